@@ -1,0 +1,376 @@
+/* koine.h - Koine: one dialect from tensor programs to machine code.
+ *
+ * A program of tensors is built lazily, op by op, and runs when a value is read or a scope ends. It is compiled to
+ * fused, vectorised, multi-threaded code; a program of the same form is compiled once.
+ *
+ * Ownership. A kn_context owns everything made with it. A tensor belongs to the scope that was open when it was made
+ * (kn_begin ... kn_end); nothing is freed by hand. Tensors made outside any scope live until kn_close.
+ *
+ * Errors. A failed op gives a poison tensor, which later ops pass on; the context keeps the first error (kn_error) with
+ * op, shapes and the line of the call. Every function accepts NULL where a tensor is expected: that is an error of the
+ * same kind. Functions that return kn_status return it as a value; nothing aborts and nothing is printed.
+ *
+ * Threads. A context is used by one thread at a time. There are no globals. Only kn_cancel may be called from
+ * another thread.
+ *
+ * Shapes are row-major; sizes are int64_t; a negative axis counts from the end. */
+#ifndef KOINE_H
+#define KOINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if defined(_WIN32) || !defined(__GNUC__)
+#define KN_API extern
+#else
+#define KN_API extern __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KN_VERSION_MAJOR 0
+#define KN_VERSION_MINOR 1
+#define KN_VERSION_PATCH 0
+
+typedef struct kn_context kn_context;
+typedef struct kn_tensor  kn_tensor;
+typedef struct kn_scope   kn_scope;
+typedef struct kn_optim   kn_optim;
+
+typedef enum kn_status {
+    KN_OK              = 0,
+    KN_ERR_ARG         = 1,  /* an argument is NULL, out of range or malformed */
+    KN_ERR_SHAPE       = 2,  /* shapes do not fit together */
+    KN_ERR_DTYPE       = 3,  /* the op is not defined for this element type */
+    KN_ERR_DEVICE      = 4,  /* no such device, or it cannot do this */
+    KN_ERR_IO          = 5,  /* a file could not be read or written */
+    KN_ERR_FORMAT      = 6,  /* a file or text is malformed */
+    KN_ERR_MEMORY      = 7,  /* out of memory */
+    KN_ERR_COMPILE     = 8,  /* the system's compiler is missing or failed */
+    KN_ERR_CANCELLED   = 9,  /* kn_cancel, or a progress hook that returned non-zero */
+    KN_ERR_STATE       = 10, /* a handle used after its scope ended, or calls in the wrong order */
+    KN_ERR_UNSUPPORTED = 11, /* meaningful, but not built yet */
+    KN_ERR_INTERNAL    = 12  /* a fault of the library's own; please report it */
+} kn_status;
+
+/* Element types; the numbers are pinned. */
+typedef enum kn_dtype {
+    KN_VOID   = 0,
+    KN_BOOL   = 1,
+    KN_I8     = 2,
+    KN_I16    = 3,
+    KN_I32    = 4,
+    KN_I64    = 5,
+    KN_U8     = 6,
+    KN_U16    = 7,
+    KN_U32    = 8,
+    KN_U64    = 9,
+    KN_F8E4M3 = 10,
+    KN_F8E5M2 = 11,
+    KN_F16    = 12,
+    KN_BF16   = 13,
+    KN_F32    = 14,
+    KN_F64    = 15,
+    KN_INDEX  = 16, /* sizes and indices; 64 bits, never overflows */
+    KN_DTYPE_COUNT
+} kn_dtype;
+
+/* A size of a dimension. (Symbolic sizes come with captured steps.) */
+typedef int64_t kn_dim;
+
+/* ---- contexts ------------------------------------------------------------------------------------------------ */
+
+/* Everything optional; zero is the default. */
+typedef struct kn_config {
+    const char *device;    /* "CPU" (default) or "INTERP", the reference interpreter */
+    const char *target;    /* code generator of the CPU: "c" (the default, and the only one so far) */
+    const char *cache_dir; /* folder for compiled kernels; NULL: nothing is written outside a temporary file */
+    const char *cc;        /* the C compiler to run; default $CC or "cc" */
+    int         threads;   /* 0: KOINE_THREADS if set, else what affinity and cgroup allow */
+    uint64_t    seed;      /* of kn_rand and friends; see kn_seed */
+    /* resize(user, NULL, 0, n) allocates, (p, n, 0) frees, else resizes; NULL result means out of memory. */
+    void *(*alloc)(void *user, void *ptr, size_t old_size, size_t new_size);
+    void *alloc_user;
+    /* Called now and then during long compiles and runs; non-zero cancels. */
+    int (*progress)(void *user, const char *what, double fraction);
+    void *progress_user;
+    /* Warnings and notices, a line each; NULL: dropped. */
+    void (*log)(void *user, const char *line);
+    void  *log_user;
+    size_t size; /* sizeof(kn_config); set last */
+} kn_config;
+
+/* Open a context. cfg may be NULL. Probes nothing, starts no thread and touches no file. NULL: out of memory or a
+ * malformed config (unknown size); a device that does not exist is reported by kn_error on the context. */
+KN_API kn_context *kn_open(const kn_config *cfg);
+KN_API void        kn_close(kn_context *kn);
+/* The first error since the last kn_end or kn_clear_error, "" if none: "train.c:4: kn_matmul: (64,784) x (100,10): ...".
+ * Valid until the next call with the context. */
+KN_API const char *kn_error(kn_context *kn);
+KN_API kn_status   kn_error_code(kn_context *kn);
+KN_API void        kn_clear_error(kn_context *kn);
+KN_API const char *kn_status_name(kn_status s); /* "KN_ERR_SHAPE" */
+KN_API int         kn_version(void);            /* major * 10000 + minor * 100 + patch */
+KN_API const char *kn_version_text(void);
+/* Ask a running call of this context to stop; it returns KN_ERR_CANCELLED. From any thread. */
+KN_API void kn_cancel(kn_context *kn);
+/* Names of the devices this build has, NULL behind the last. */
+KN_API const char *const *kn_devices(void);
+
+/* What the context has done so far. */
+typedef struct kn_stats {
+    uint64_t schedules;        /* graphs lowered to a schedule: 0 for a graph seen before */
+    uint64_t schedule_hits;    /* runs that reused one */
+    uint64_t kernels_compiled; /* by the code generator, disk cache hits not counted */
+    uint64_t kernels_loaded;   /* from the disk cache */
+    uint64_t kernels_run;
+    uint64_t kernels_last;     /* kernels of the schedule that ran last */
+    double   compile_seconds;  /* lowering and compiling, wall clock */
+    double   run_seconds;      /* inside kernels, wall clock */
+    uint64_t flops;            /* multiplications and additions of the kernels run, by their loop counts */
+    uint64_t buffer_bytes;     /* held now */
+    uint64_t buffer_peak;
+    size_t   size; /* sizeof(kn_stats), set by the caller */
+} kn_stats;
+KN_API kn_status kn_get_stats(kn_context *kn, kn_stats *out);
+
+/* ---- scopes -------------------------------------------------------------------------------------------------- */
+
+/* Open a scope; tensors made from here on belong to it. */
+KN_API kn_scope *kn_begin(kn_context *kn);
+/* Keep t one scope out: kn_end computes it. Returns t. */
+KN_API kn_tensor *kn_keep(kn_tensor *t);
+/* Run kept tensors and pending assignments, drop everything else of the scope (and scopes opened inside it and not
+ * ended), return and clear the first error. */
+KN_API kn_status kn_end(kn_scope *s);
+/* Run now what these tensors need. */
+KN_API kn_status kn_realize(kn_tensor *const *t, int n);
+
+/* The macros below attach the line of the call to the first error. */
+KN_API kn_tensor *kn_here(kn_tensor *t, const char *file, int line);
+
+/* ---- creation ------------------------------------------------------------------------------------------------ */
+
+/* Copies `data`, row-major, dims[rank] of dtype. rank 0: a scalar (dims may be NULL). */
+KN_API kn_tensor *kn_from(kn_context *kn, const void *data, kn_dtype dtype, const kn_dim *dims, int rank);
+/* Borrows: data must stay valid and unchanged until the tensor's scope ends (or kn_close). */
+KN_API kn_tensor *kn_wrap(kn_context *kn, void *data, kn_dtype dtype, const kn_dim *dims, int rank);
+/* Storage of its own, zeroed: what kn_write refills and kn_assign updates. */
+KN_API kn_tensor *kn_empty(kn_context *kn, kn_dtype dtype, const kn_dim *dims, int rank);
+KN_API kn_tensor *kn_full(kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims, int rank);
+KN_API kn_tensor *kn_zeros(kn_context *kn, kn_dtype dtype, const kn_dim *dims, int rank);
+KN_API kn_tensor *kn_ones(kn_context *kn, kn_dtype dtype, const kn_dim *dims, int rank);
+KN_API kn_tensor *kn_scalar_f32(kn_context *kn, double value); /* shape () */
+/* start, start+step, ... below stop (above, for a negative step). */
+KN_API kn_tensor *kn_arange(kn_context *kn, double start, double stop, double step, kn_dtype dtype);
+KN_API kn_tensor *kn_eye(kn_context *kn, int64_t n, kn_dtype dtype);
+/* Random numbers: Threefry 2x32 (Salmon et al., SC 2011), keyed by the seed and a counter of calls; the same on every
+ * device. rand: uniform in [0,1). randn: standard normal (Box-Muller). kaiming: uniform in +-sqrt(6 / fan_in) (He et
+ * al., 2015), fan_in the product of all sizes but the last for rank <= 2 (an (in,out) weight), of all but the first for
+ * more. Kept values do not change; each call draws anew. */
+KN_API void       kn_seed(kn_context *kn, uint64_t seed);
+KN_API kn_tensor *kn_rand(kn_context *kn, const kn_dim *dims, int rank);
+KN_API kn_tensor *kn_randn(kn_context *kn, const kn_dim *dims, int rank);
+KN_API kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *dims, int rank);
+#define KN_DIMS(...) \
+    ((const kn_dim[]){__VA_ARGS__}), ((int)(sizeof((const kn_dim[]){__VA_ARGS__}) / sizeof(kn_dim)))
+
+/* ---- looking ------------------------------------------------------------------------------------------------- */
+
+KN_API int         kn_rank(kn_tensor *t);         /* -1 for poison or NULL */
+KN_API kn_dim      kn_size(kn_tensor *t, int axis);
+KN_API int64_t     kn_numel(kn_tensor *t);
+KN_API kn_dtype    kn_dtype_of(kn_tensor *t);
+KN_API const char *kn_dtype_name(kn_dtype d);
+KN_API kn_context *kn_context_of(kn_tensor *t);
+KN_API int         kn_ok(kn_tensor *t);           /* 0 for poison, NULL or a handle whose scope has ended */
+/* Computes t and copies it out as `dtype`, converting; `bytes` is the room at dst and must be enough. */
+KN_API kn_status kn_read(kn_tensor *t, kn_dtype dtype, void *dst, size_t bytes);
+/* The value of a tensor of one element; NaN on error. */
+KN_API double kn_item(kn_tensor *t);
+/* Refills a tensor that owns storage (kn_from, kn_empty, a parameter) from `bytes` bytes of its dtype. Pending
+ * reads of the old contents are computed first. */
+KN_API kn_status kn_write(kn_tensor *t, const void *src, size_t bytes);
+/* Writes the program that computes t, in the text form, as it is after `stage`: "tensor", "callify", "rangeify",
+ * "optimize", "expand", "select", "linearize", "plan", "render". */
+KN_API kn_status kn_dump(kn_tensor *t, const char *stage, FILE *out);
+
+/* ---- movement: views, nothing is copied until needed --------------------------------------------------------- */
+
+KN_API kn_tensor *kn_reshape(kn_tensor *x, const kn_dim *dims, int rank); /* one size may be -1 */
+KN_API kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank);  /* -1 keeps a size; new leading axes allowed */
+KN_API kn_tensor *kn_permute(kn_tensor *x, const int *order, int rank);
+KN_API kn_tensor *kn_transpose(kn_tensor *x, int a, int b);
+KN_API kn_tensor *kn_flip(kn_tensor *x, int axis);
+KN_API kn_tensor *kn_pad(kn_tensor *x, const kn_dim *before, const kn_dim *after, int rank); /* with zeros */
+KN_API kn_tensor *kn_shrink(kn_tensor *x, const kn_dim *begin, const kn_dim *end, int rank);
+KN_API kn_tensor *kn_rows(kn_tensor *x, kn_dim begin, kn_dim count); /* of axis 0 */
+KN_API kn_tensor *kn_unsqueeze(kn_tensor *x, int axis);
+KN_API kn_tensor *kn_squeeze(kn_tensor *x, int axis); /* the axis has size 1 */
+KN_API kn_tensor *kn_flatten(kn_tensor *x, int from_axis); /* axes from_axis.. become one */
+KN_API kn_tensor *kn_cat(kn_tensor *const *x, int n, int axis);
+KN_API kn_tensor *kn_stack(kn_tensor *const *x, int n, int axis);
+
+/* ---- elementwise, with broadcasting (NumPy's rules) ----------------------------------------------------------- */
+/* Operands of different dtypes are promoted: bool < integers < floats, then by width; signed with unsigned gives the
+ * next wider signed. The _s forms take a scalar that takes x's dtype (weakly typed); a fractional scalar makes an
+ * integer x f32. */
+KN_API kn_tensor *kn_add(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_sub(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_mul(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_div(kn_tensor *a, kn_tensor *b);      /* integers become f32 */
+KN_API kn_tensor *kn_floordiv(kn_tensor *a, kn_tensor *b); /* integers */
+KN_API kn_tensor *kn_mod(kn_tensor *a, kn_tensor *b);      /* integers; sign of b */
+KN_API kn_tensor *kn_maximum(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_minimum(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_pow(kn_tensor *a, kn_tensor *b); /* floats */
+KN_API kn_tensor *kn_add_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_sub_s(kn_tensor *x, double s);  /* x - s */
+KN_API kn_tensor *kn_rsub_s(kn_tensor *x, double s); /* s - x */
+KN_API kn_tensor *kn_mul_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_div_s(kn_tensor *x, double s);  /* x / s */
+KN_API kn_tensor *kn_rdiv_s(kn_tensor *x, double s); /* s / x */
+KN_API kn_tensor *kn_maximum_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_minimum_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_pow_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_eq(kn_tensor *a, kn_tensor *b); /* comparisons give bool */
+KN_API kn_tensor *kn_ne(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_lt(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_le(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_gt(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_ge(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_lt_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_gt_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_eq_s(kn_tensor *x, double s);
+KN_API kn_tensor *kn_and(kn_tensor *a, kn_tensor *b); /* bitwise; of bools logical */
+KN_API kn_tensor *kn_or(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_xor(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_not(kn_tensor *x);
+KN_API kn_tensor *kn_where(kn_tensor *p, kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_neg(kn_tensor *x);
+KN_API kn_tensor *kn_abs(kn_tensor *x);
+KN_API kn_tensor *kn_sign(kn_tensor *x);
+KN_API kn_tensor *kn_square(kn_tensor *x);
+KN_API kn_tensor *kn_sqrt(kn_tensor *x);  /* from here to kn_log2: floats; integers become f32 */
+KN_API kn_tensor *kn_rsqrt(kn_tensor *x);
+KN_API kn_tensor *kn_recip(kn_tensor *x);
+KN_API kn_tensor *kn_exp(kn_tensor *x);
+KN_API kn_tensor *kn_exp2(kn_tensor *x);
+KN_API kn_tensor *kn_log(kn_tensor *x);
+KN_API kn_tensor *kn_log2(kn_tensor *x);
+KN_API kn_tensor *kn_sin(kn_tensor *x);
+KN_API kn_tensor *kn_cos(kn_tensor *x);
+KN_API kn_tensor *kn_floor(kn_tensor *x);
+KN_API kn_tensor *kn_trunc(kn_tensor *x);
+KN_API kn_tensor *kn_clamp(kn_tensor *x, double lo, double hi);
+KN_API kn_tensor *kn_relu(kn_tensor *x);
+KN_API kn_tensor *kn_gelu(kn_tensor *x); /* tanh form (Hendrycks & Gimpel, 2016) */
+KN_API kn_tensor *kn_tanh(kn_tensor *x);
+KN_API kn_tensor *kn_sigmoid(kn_tensor *x);
+KN_API kn_tensor *kn_silu(kn_tensor *x);
+KN_API kn_tensor *kn_cast(kn_tensor *x, kn_dtype dtype);
+KN_API kn_tensor *kn_bitcast(kn_tensor *x, kn_dtype dtype); /* the last axis scales with the item size */
+KN_API kn_tensor *kn_detach(kn_tensor *x);                  /* no gradient flows through */
+KN_API kn_tensor *kn_contiguous(kn_tensor *x);              /* computed into storage of its own */
+
+/* ---- reductions ---------------------------------------------------------------------------------------------- */
+
+typedef struct kn_axes {
+    int n; /* 0: all axes */
+    int a[8];
+} kn_axes;
+#define KN_AXES(...) \
+    { (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)), { __VA_ARGS__ } }
+
+typedef struct kn_reduce_opts {
+    kn_axes axes;       /* empty: all */
+    int     keep;       /* non-zero: reduced axes stay, with size 1 */
+    int     biased;     /* kn_var, kn_std: non-zero divides by n instead of n - 1 */
+    size_t  size;       /* sizeof(kn_reduce_opts); set last */
+} kn_reduce_opts;
+
+KN_API kn_tensor *kn_sum_opt(kn_tensor *x, const kn_reduce_opts *o); /* bool and integers narrower than 32 bits: i32 / u32 */
+KN_API kn_tensor *kn_prod_opt(kn_tensor *x, const kn_reduce_opts *o);
+KN_API kn_tensor *kn_mean_opt(kn_tensor *x, const kn_reduce_opts *o); /* integers become f32 */
+KN_API kn_tensor *kn_max_opt(kn_tensor *x, const kn_reduce_opts *o);
+KN_API kn_tensor *kn_min_opt(kn_tensor *x, const kn_reduce_opts *o);
+KN_API kn_tensor *kn_var_opt(kn_tensor *x, const kn_reduce_opts *o);  /* two passes; n - 1 unless .biased */
+KN_API kn_tensor *kn_std_opt(kn_tensor *x, const kn_reduce_opts *o);
+
+/* ---- products and layers -------------------------------------------------------------------------------------- */
+
+/* (..., M, K) x (..., K, N) -> (..., M, N); leading axes broadcast; a rank-1 operand is a row, or a column, that is
+ * dropped from the result. */
+KN_API kn_tensor *kn_matmul(kn_tensor *a, kn_tensor *b);
+KN_API kn_tensor *kn_softmax(kn_tensor *x, int axis);
+KN_API kn_tensor *kn_log_softmax(kn_tensor *x, int axis);
+/* x / sqrt(mean-centred variance + eps) over the last axis; no scale or shift. */
+KN_API kn_tensor *kn_layer_norm(kn_tensor *x, double eps);
+/* logits (..., C), labels of shape (...), integers in 0..C-1: -log softmax(logits)[label], of shape (...). A label out
+ * of range contributes the log of the sum only. */
+KN_API kn_tensor *kn_cross_entropy(kn_tensor *logits, kn_tensor *labels);
+/* x[..., index, ...]: rows of `axis` picked by the integers in idx (any shape, which replaces the axis). An index out
+ * of 0..n-1 gives 0. */
+KN_API kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx);
+KN_API kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype); /* a new last axis */
+
+/* ---- state, gradients, optimisers ------------------------------------------------------------------------------ */
+
+/* t := value when the scope ends (or a reader of t is computed): t must own storage and have value's shape; value is cast
+ * to its dtype. Reads of t made before keep the old contents. Returns t. */
+KN_API kn_tensor *kn_assign(kn_tensor *t, kn_tensor *value);
+/* d loss / d x[i] for each of n tensors into grad[i]; loss has one element. A tensor loss does not depend on gets
+ * zeros. A gradient belongs to the current scope. */
+KN_API kn_status kn_gradient(kn_tensor *loss, kn_tensor *const *x, int n, kn_tensor **grad);
+/* As above for the tensors marked with kn_requires_grad; read with kn_grad. */
+KN_API kn_tensor *kn_requires_grad(kn_tensor *t);
+KN_API kn_status  kn_backward(kn_tensor *loss);
+KN_API kn_tensor *kn_grad(kn_tensor *t); /* of the last kn_backward; NULL and an error before */
+
+typedef struct kn_sgd_opts {
+    double lr;       /* 0: 0.01 */
+    double momentum; /* 0: none */
+    double weight_decay;
+    int    nesterov;
+    size_t size;
+} kn_sgd_opts;
+typedef struct kn_adam_opts {
+    double lr;    /* 0: 0.001 */
+    double beta1; /* 0: 0.9; KN_ZERO for 0 */
+    double beta2; /* 0: 0.999 */
+    double eps;   /* 0: 1e-8 */
+    double weight_decay; /* decoupled (AdamW) */
+    size_t size;
+} kn_adam_opts;
+#define KN_ZERO (-0.0) /* a number option that is meant to be 0 where 0 stands for the default */
+/* Adam: Kingma & Ba, 2015, algorithm 1. The parameters and the moments are tensors with storage. The optimiser and its state
+ * belong to the scope open now. */
+KN_API kn_optim *kn_sgd_opt(kn_context *kn, kn_tensor *const *params, int n, const kn_sgd_opts *o);
+KN_API kn_optim *kn_adam_opt(kn_context *kn, kn_tensor *const *params, int n, const kn_adam_opts *o);
+/* Gradients of loss and the assignments of one step; they run at kn_end (or kn_realize of a parameter). */
+KN_API kn_status kn_minimize(kn_optim *opt, kn_tensor *loss);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- call sites and options (C) ------------------------------------------------------------------------------ */
+#define KN_HEAD_(a, ...) a
+#define KN_TAIL_(a, ...) __VA_ARGS__
+
+#ifndef __cplusplus
+#define KN_OPT_(fn, type, ...) \
+    fn(KN_HEAD_(__VA_ARGS__, 0), &(const type){KN_TAIL_(__VA_ARGS__, .size = sizeof(type))})
+#define kn_sum(...) KN_HERE_(KN_OPT_(kn_sum_opt, kn_reduce_opts, __VA_ARGS__))
+#define kn_prod(...) KN_HERE_(KN_OPT_(kn_prod_opt, kn_reduce_opts, __VA_ARGS__))
+#define kn_mean(...) KN_HERE_(KN_OPT_(kn_mean_opt, kn_reduce_opts, __VA_ARGS__))
+#define kn_max(...) KN_HERE_(KN_OPT_(kn_max_opt, kn_reduce_opts, __VA_ARGS__))
+#define kn_min(...) KN_HERE_(KN_OPT_(kn_min_opt, kn_reduce_opts, __VA_ARGS__))
+#define kn_var(...) KN_HERE_(KN_OPT_(kn_var_opt, kn_reduce_opts, __VA_ARGS__))
+#define kn_std(...) KN_HERE_(KN_OPT_(kn_std_opt, kn_reduce_opts, __VA_ARGS__))
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+/* eval.h - the reference interpreter: what every program of the dialect means, at any stage.
+ *
+ * kn_eval runs
+ *   - a value (tensor level): movement ops, elementwise with broadcasting, REDUCE over axes, TUPLE, FUNCTION, GETTUPLE;
+ *   - a SINK of effects: tensor-level STOREs (after Callify), ranged kernels (RANGE, END, REDUCE over ranges), and
+ *     expanded kernels, whose values have shapes and whose accumulators are BUFFER{REG};
+ *   - a LINEAR: of CALLs (a schedule), or of a kernel's nodes in order (RANGE opens a loop, END closes it).
+ * PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument). BUFFERs inside the program are temporaries, filled
+ * with a pattern so that a read before the first write shows. Exact integer arithmetic; floats are rounded to their
+ * dtype after every op (MULACC once). A read or write out of bounds, a bad slot, a HOLE: an error, never a crash. */
+#ifndef KN_EVAL_H
+#define KN_EVAL_H
+
+#include "dialect/uop.h"
+
+/* Storage of a slot: `size` elements of `dtype`, flat. The caller owns data. */
+typedef struct kn_array {
+    void   *data;
+    int64_t size;
+    int     dtype;
+} kn_array;
+
+/* A computed value; data is from the allocator (bytes = numel * item size). */
+typedef struct kn_value {
+    void   *data;
+    int64_t numel;
+    int     dtype, rank;
+    int64_t dims[KN_MAX_RANK];
+} kn_value;
+
+typedef struct kn_eval_opts {
+    uint64_t step_limit;  /* 0: none; else stop with KN_ERR_CANCELLED after so many node evaluations */
+    uint64_t steps;       /* out: node evaluations done */
+} kn_eval_opts;
+
+/* Values: root's value, or each of a TUPLE's, into out[0..*nout) (cap in *nout on entry). Effects: *nout becomes 0. */
+bool kn_eval(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
+             kn_eval_opts *opts /* or NULL */, kn_fault *f);
+void kn_value_free(const kn_alloc *a, kn_value *v);
+
+#endif

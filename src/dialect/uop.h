@@ -1,0 +1,246 @@
+/* uop.h - the node, the graph that holds nodes, and their derived properties.
+ *
+ * A graph is append-only: a node's sources have smaller ids, so ascending ids are a topological order. Nodes are
+ * immutable and interned: two nodes with the same op, dtype, tag, arg and sources are one node, by exact comparison.
+ * Pointers to nodes, words and text stay valid until the graph is freed.
+ *
+ * Errors: a constructor that fails (shapes that do not fit, out of memory) records the first fault in the graph and
+ * returns 0. Node 0 is INVALID; every constructor given a source 0 returns 0, so a chain needs one check at its end. */
+#ifndef KN_UOP_H
+#define KN_UOP_H
+
+#include "base/base.h"
+
+typedef uint32_t kn_ref;
+
+typedef enum kn_op {
+#define OP(name, lo, hi, arg, cls, dt, sh, doc) KN_OP_##name,
+#include "dialect/ops.def"
+#undef OP
+    KN_OP_COUNT
+} kn_op;
+
+typedef enum kn_op_class {
+    KN_CLS_SOURCE, KN_CLS_MOVEMENT, KN_CLS_REDUCE, KN_CLS_CALL, KN_CLS_LOAD, KN_CLS_STORE, KN_CLS_ORDER,
+    KN_CLS_UNARY, KN_CLS_BINARY, KN_CLS_TERNARY, KN_CLS_MARKER, KN_CLS_CODEGEN
+} kn_op_class;
+
+typedef enum kn_arg_kind {
+#define INLINE(name) KN_ARG_##name,
+#define WORDS(name) KN_ARG_##name,
+#define FIELD(kind, name, type, dflt)
+#define LIST(kind, name)
+#include "dialect/args.def"
+#undef INLINE
+#undef WORDS
+#undef FIELD
+#undef LIST
+    KN_ARG_COUNT
+} kn_arg_kind;
+
+/* Field numbers of the word kinds: KN_F_PARAM_slot, ... */
+enum {
+    KN_F_PARAM_slot, KN_F_PARAM_dtype, KN_F_PARAM_device, KN_F_PARAM_space, KN_F_PARAM_name, KN_F_PARAM_min,
+    KN_F_PARAM_max, KN_PARAM_WORDS,
+    KN_F_BUFFER_slot = 0, KN_F_BUFFER_size, KN_F_BUFFER_dtype, KN_F_BUFFER_device, KN_F_BUFFER_space, KN_BUFFER_WORDS,
+    KN_F_SLICE_size = 0, KN_F_SLICE_dtype, KN_SLICE_WORDS,
+    KN_F_REDUCE_op = 0, KN_REDUCE_WORDS,
+    KN_F_ALLREDUCE_op = 0, KN_F_ALLREDUCE_devices,
+    KN_F_LOAD_device = 0, KN_F_LOAD_space, KN_LOAD_WORDS,
+    KN_F_BUFFERIZE_device = 0, KN_F_BUFFERIZE_space, KN_F_BUFFERIZE_removable, KN_BUFFERIZE_WORDS,
+    KN_F_RANGE_id = 0, KN_F_RANGE_type, KN_F_RANGE_rank, KN_F_RANGE_axis, KN_RANGE_WORDS,
+    KN_F_KERNEL_name = 0, KN_KERNEL_WORDS,
+    KN_F_WMMA_name = 0, KN_F_WMMA_n, KN_F_WMMA_m, KN_F_WMMA_k, KN_F_WMMA_dtype_in, KN_F_WMMA_dtype_out,
+    KN_F_WMMA_device, KN_F_WMMA_threads, KN_WMMA_WORDS
+};
+
+typedef enum kn_space { KN_GLOBAL, KN_LOCAL, KN_REG, KN_SPACE_COUNT } kn_space;
+
+/* Outermost first by default (dialect.md, 14). */
+typedef enum kn_axis_type {
+    KN_AXIS_DEVICE, KN_AXIS_OUTER, KN_AXIS_LOOP, KN_AXIS_GLOBAL, KN_AXIS_THREAD, KN_AXIS_WARP, KN_AXIS_LOCAL,
+    KN_AXIS_GROUP_REDUCE, KN_AXIS_UPCAST, KN_AXIS_REDUCE, KN_AXIS_UNROLL, KN_AXIS_COUNT
+} kn_axis_type;
+
+enum { KN_MAX_RANK = 16 };
+
+typedef struct kn_node {
+    uint8_t  op, dtype;
+    uint16_t tag;
+    uint32_t nsrc;
+    uint64_t arg;    /* inline value, or the id of a run of words */
+    kn_ref   src[4]; /* more than four: src[0] is the offset of the run of sources; read through kg_src */
+} kn_node;
+
+/* ---- tables from the .def files ------------------------------------------------------------------------------ */
+typedef struct kn_op_info {
+    const char *name;
+    int         lo, hi;
+    kn_arg_kind arg;
+    kn_op_class cls;
+    const char *doc;
+} kn_op_info;
+extern const kn_op_info kn_ops[KN_OP_COUNT];
+
+typedef struct kn_field {
+    const char *name;
+    char        type; /* 'i' INT 't' DTYPE 'a' SPACE 's' STR 'o' OP 'x' AXIS 'b' BOOL 'l' LIST (last) */
+    int64_t     dflt;
+} kn_field;
+typedef struct kn_arg_info {
+    const char     *name;
+    bool            words;
+    const kn_field *fields; /* ends with name NULL */
+    int             fixed;  /* number of fixed fields */
+    bool            list;
+} kn_arg_info;
+extern const kn_arg_info kn_args[KN_ARG_COUNT];
+extern const char *const kn_space_names[KN_SPACE_COUNT];
+extern const char *const kn_axis_names[KN_AXIS_COUNT]; /* "LOOP", "THREAD", ... */
+
+typedef struct kn_dtype_info {
+    const char *name;
+    int         size;
+    char        kind; /* V B I U F */
+    int64_t     min, max;
+} kn_dtype_info;
+extern const kn_dtype_info kn_dtypes[KN_DTYPE_COUNT];
+static inline int  kn_dsize(int dt) { return kn_dtypes[dt].size; }
+static inline bool kn_is_float(int dt) { return kn_dtypes[dt].kind == 'F'; }
+static inline bool kn_is_int(int dt) { return kn_dtypes[dt].kind == 'I' || kn_dtypes[dt].kind == 'U'; }
+int kn_op_by_name(const char *name, size_t len);    /* -1: none */
+int kn_dtype_by_name(const char *name, size_t len); /* -1: none */
+static inline bool kn_is_alu(int op) { return kn_ops[op].cls >= KN_CLS_UNARY && kn_ops[op].cls <= KN_CLS_TERNARY; }
+static inline bool kn_is_movement(int op) { return kn_ops[op].cls == KN_CLS_MOVEMENT; }
+bool kn_is_commutative(int op);
+/* Where an op's ranges start among its sources, -1 if it ends none (the bestiary's table). */
+int  kn_range_start(int op);
+
+/* ---- the graph ----------------------------------------------------------------------------------------------- */
+typedef struct kn_graph kn_graph;
+
+kn_graph *kg_new(const kn_alloc *a);
+void      kg_free(kn_graph *g);
+uint32_t  kg_count(const kn_graph *g); /* ids are 1 .. count-1 */
+kn_fault *kg_fault(kn_graph *g);       /* the first failure of a constructor; code KN_OK if none */
+const kn_alloc *kg_alloc(const kn_graph *g);
+
+const kn_node *kg_node(const kn_graph *g, kn_ref n);
+const kn_ref  *kg_src(const kn_graph *g, kn_ref n); /* nsrc of them */
+static inline int      kg_op(const kn_graph *g, kn_ref n) { return kg_node(g, n)->op; }
+static inline int      kg_dtype(const kn_graph *g, kn_ref n) { return kg_node(g, n)->dtype; }
+static inline uint32_t kg_nsrc(const kn_graph *g, kn_ref n) { return kg_node(g, n)->nsrc; }
+static inline kn_ref   kg_at(const kn_graph *g, kn_ref n, uint32_t i) { return kg_src(g, n)[i]; }
+
+/* Args. */
+const int64_t *kg_words(const kn_graph *g, kn_ref n, int *count); /* of a word-kind node; count may be NULL */
+static inline int64_t kg_field(const kn_graph *g, kn_ref n, int field) { return kg_words(g, n, NULL)[field]; }
+uint64_t    kg_intern_words(kn_graph *g, const int64_t *words, int count); /* a node's arg; 0 = failed */
+uint32_t    kg_intern_str(kn_graph *g, const char *text, size_t len);     /* 0 = failed; "" has an id too */
+const char *kg_str(const kn_graph *g, uint32_t id, size_t *len);          /* id 0: "" ; len may be NULL */
+int64_t     kg_const_int(const kn_graph *g, kn_ref n);                    /* of a CONST of int, bool or index */
+double      kg_const_float(const kn_graph *g, kn_ref n);                  /* of any CONST */
+bool        kg_is_const(const kn_graph *g, kn_ref n, int64_t v);          /* an integer, bool or float CONST of that value */
+
+/* The constructor. `dtype` is read only for ops whose dtype rule is ARG with an inline CONST arg; elsewhere derived.
+ * Interns, infers every eager property, checks arity and shapes. */
+kn_ref kg_make(kn_graph *g, int op, int dtype, uint64_t arg, const kn_ref *src, uint32_t nsrc);
+kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, const kn_ref *src, uint32_t nsrc);
+/* The same node with other sources (same count or not). */
+kn_ref kg_with_src(kn_graph *g, kn_ref n, const kn_ref *src, uint32_t nsrc);
+/* A node copied from another graph, its sources already there. */
+kn_ref kg_import(kn_graph *g, const kn_graph *from, kn_ref n, const kn_ref *src, uint32_t nsrc);
+
+kn_ref kg_op1(kn_graph *g, int op, kn_ref a);
+kn_ref kg_op2(kn_graph *g, int op, kn_ref a, kn_ref b);
+kn_ref kg_op3(kn_graph *g, int op, kn_ref a, kn_ref b, kn_ref c);
+kn_ref kg_int(kn_graph *g, int dtype, int64_t v);   /* CONST of an integer dtype (wrapped to it), or a float's value */
+kn_ref kg_float(kn_graph *g, int dtype, double v);  /* CONST; rounded to the dtype */
+kn_ref kg_idx(kn_graph *g, int64_t v);              /* CONST of dtype index */
+kn_ref kg_cast(kn_graph *g, kn_ref x, int dtype);   /* x itself when it has the dtype */
+kn_ref kg_bitcast(kn_graph *g, kn_ref x, int dtype);
+kn_ref kg_dims_node(kn_graph *g, const int64_t *dims, int rank); /* STACK of index constants: a shape as a source */
+kn_ref kg_param(kn_graph *g, int64_t slot, int dtype, const int64_t *dims, int rank);
+kn_ref kg_buffer(kn_graph *g, int64_t slot, int64_t size, int dtype, uint32_t device, int space);
+kn_ref kg_reshape(kn_graph *g, kn_ref x, const int64_t *dims, int rank);
+kn_ref kg_expand(kn_graph *g, kn_ref x, const int64_t *dims, int rank);
+kn_ref kg_permute(kn_graph *g, kn_ref x, const int64_t *order, int rank);
+kn_ref kg_flip(kn_graph *g, kn_ref x, const int64_t *flags, int rank);
+kn_ref kg_pad(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank);
+kn_ref kg_shrink(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank);
+kn_ref kg_reduce(kn_graph *g, kn_ref x, int op, const int64_t *axes, int naxes);           /* at tensor level */
+kn_ref kg_reduce_ranges(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges); /* after Rangeify */
+kn_ref kg_range(kn_graph *g, kn_ref bound, int64_t id, int type);
+kn_ref kg_index(kn_graph *g, kn_ref x, const kn_ref *idx, int nidx);
+kn_ref kg_load(kn_graph *g, kn_ref x);                      /* a memory read */
+kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space); /* copy / contiguous: space KN_GLOBAL */
+kn_ref kg_store(kn_graph *g, kn_ref target, kn_ref value, kn_ref gate /* or 0 */);
+kn_ref kg_after(kn_graph *g, kn_ref x, const kn_ref *deps, int n);
+kn_ref kg_end(kn_graph *g, kn_ref body, const kn_ref *ranges, int n);
+kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n); /* SINK (no name), GROUP, TUPLE, LINEAR, STACK, BARRIER */
+
+/* ---- derived properties -------------------------------------------------------------------------------------- */
+/* Shape: dims[i] >= 0 is a size; dims[i] < 0 is symbolic, the node -dims[i]. */
+const int64_t *kg_shape(const kn_graph *g, kn_ref n, int *rank);
+int            kg_rank(const kn_graph *g, kn_ref n);
+int64_t        kg_numel(const kn_graph *g, kn_ref n); /* -1 when symbolic */
+bool           kg_same_shape(const kn_graph *g, kn_ref a, kn_ref b);
+/* Reads a shape source (STACK of index constants) back; false if it is not static. */
+bool           kg_read_dims(const kn_graph *g, kn_ref s, int64_t *dims, int *rank);
+/* Sound bounds of integers, bools and index; for floats and u64 beyond int64 the whole int64 range. */
+int64_t kg_min(const kn_graph *g, kn_ref n);
+int64_t kg_max(const kn_graph *g, kn_ref n);
+int     kg_space(const kn_graph *g, kn_ref n);    /* address space of the buffer a value lives in; KN_REG for values */
+uint32_t kg_device(const kn_graph *g, kn_ref n);  /* string id of the device, 0 = none */
+int     kg_axis(const kn_graph *g, kn_ref n);     /* sharding axis, -1 = none (axis.c) */
+
+/* The set of RANGEs a node depends on and no REDUCE or END below it has closed. */
+bool kg_depends(const kn_graph *g, kn_ref n, kn_ref range);
+bool kg_closed(const kn_graph *g, kn_ref n);                        /* depends on none */
+int  kg_ranges(const kn_graph *g, kn_ref n, kn_ref *out, int cap);  /* ascending ids; returns how many there are */
+bool kg_ranges_within(const kn_graph *g, kn_ref a, kn_ref b);       /* ranges(a) is a subset of ranges(b) */
+
+/* Affine form of an index value: base + sum coef * atom, atoms ascending; at most KN_AFFINE_MAX terms, else false. An
+ * atom is any node that is not ADD, SUB, NEG, MUL by constant, SHL by constant, CONST. Exact for dtype index. */
+enum { KN_AFFINE_MAX = 24 };
+typedef struct kn_affine {
+    int64_t base;
+    int     n;
+    kn_ref  atom[KN_AFFINE_MAX];
+    int64_t coef[KN_AFFINE_MAX];
+} kn_affine;
+bool kg_affine(const kn_graph *g, kn_ref n, kn_affine *out);
+int64_t kn_affine_coef(const kn_affine *f, kn_ref atom); /* 0 if absent */
+/* base + sum coef * atom, built in canonical order. */
+kn_ref kg_from_affine(kn_graph *g, const kn_affine *f);
+
+/* ---- walks (walk.c), explicit stacks only -------------------------------------------------------------------- */
+/* The nodes reachable from the roots, ascending ids. *order from the allocator, *count of them; kn_free(..., *count *
+ * sizeof(kn_ref)). False: out of memory. */
+bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count);
+/* A copy of root in which each from[i] is replaced by to[i] (and what stands below from[i] is not visited). */
+kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n);
+/* root and all below it copied into `to`; 0 on failure. */
+kn_ref kg_copy(kn_graph *to, const kn_graph *from, kn_ref root);
+
+/* ---- scalars (alu.c): the meaning of every elementwise op, shared by the interpreter and constant folding ------- */
+typedef union kn_scalar {
+    int64_t i; /* integers, bools, index; u64 as its bits */
+    double  f; /* floats of every width, already rounded to the dtype */
+} kn_scalar;
+/* op applied to sources of dtypes src_dt (WHERE: p, a, b) with a result of dtype out_dt. False: op is not elementwise. */
+bool kn_alu(int op, int out_dt, const int *src_dt, const kn_scalar *src, kn_scalar *out);
+kn_scalar kn_cast_scalar(kn_scalar v, int from, int to);
+kn_scalar kn_load_scalar(const void *p, int dtype);
+void      kn_store_scalar(void *p, int dtype, kn_scalar v);
+kn_scalar kn_identity(int reduce_op, int dtype); /* of ADD, MUL, MAX, MIN */
+uint64_t  kn_threefry2x32(uint64_t counter, uint64_t key);
+
+/* ---- text (print.c, parse.c): docs/dialect.md has the grammar ------------------------------------------------- */
+/* Prints root and all below it, a node a line, %1 ... in topological order; constants and shapes stand inline. */
+void kg_print(const kn_graph *g, kn_ref root, kn_str *out);
+void kg_print_node(const kn_graph *g, kn_ref n, kn_str *out); /* one node, sources by id; for messages */
+/* Reads a program; its value is the last statement's node. 0 with line and column in the fault. */
+kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f);
+
+#endif

@@ -1,0 +1,39 @@
+/* rewrite.h - the one engine: rule groups run over a graph until nothing matches.
+ *
+ * Rules come from .rules files through tools/rulegen.c, which writes build/gen/rules_gen.{h,c}: a matcher a group (a
+ * switch on op), the table kn_rules[] (name, group, exactness, file, line) and the group bits KN_G_<group>.
+ * A rule sees only the subtree below its node. kn_rewrite walks bottom-up with an explicit stack: sources first, then
+ * the rules of the groups in the order of the mask's bits, then what the rule built, until no rule matches anywhere.
+ * A node known to be normal under a mask is not visited again (the normal-form bits live in the kn_rw). */
+#ifndef KN_REWRITE_H
+#define KN_REWRITE_H
+
+#include "dialect/uop.h"
+
+typedef struct kn_rule_info {
+    const char *name, *group, *exact; /* exact: "int", "index", "exact", "fast", or "" (not value-preserving) */
+    const char *file;
+    int         line;
+    bool        calls_c;
+} kn_rule_info;
+
+typedef struct kn_rw {
+    kn_graph *g;
+    void     *user;  /* for C rules: what the pass hands them */
+    kn_fault *fault; /* a rule may fail the whole rewrite (the verifier does) */
+    uint64_t *fired; /* a counter per rule, or NULL; kn_rule_count of them */
+    /* what follows belongs to rewrite.c; zero it with kn_rw_init */
+    void     *state;
+    uint64_t  visits, matches; /* counted, for tests and budgets */
+    /* called after each firing when set: for traces and the validation of C rules */
+    void (*on_fire)(struct kn_rw *rw, int rule, kn_ref from, kn_ref to);
+} kn_rw;
+
+void   kn_rw_init(kn_rw *rw, kn_graph *g, kn_fault *f);
+void   kn_rw_free(kn_rw *rw);
+/* The normal form of root under the groups; 0 on failure. A loop ends at a bound that names the rules that loop. */
+kn_ref kn_rewrite(kn_rw *rw, kn_ref root, uint64_t groups);
+/* The same for many roots at once. False on failure. */
+bool   kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups);
+
+#endif

@@ -1,0 +1,38 @@
+/* runtime.h - runs graphs: schedule cache, buffers, kernels, devices.
+ *
+ * The tensor front end hands over nodes of its long-lived graph. Storage is known there as BUFFER{slot}; the runtime owns
+ * the bytes behind a slot. */
+#ifndef KN_RUNTIME_H
+#define KN_RUNTIME_H
+
+#include "dialect/uop.h"
+
+typedef struct kn_runtime kn_runtime;
+
+/* cfg already validated (device and target exist); copied. */
+kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
+void        kr_free(kn_runtime *rt);
+
+/* Buffers. A slot (>= 1) is never reused. Bytes are allocated zeroed at the first use. */
+int64_t kr_buffer_new(kn_runtime *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */
+int64_t kr_buffer_wrap(kn_runtime *rt, void *data, int64_t size, int dtype, kn_fault *f); /* not owned */
+void   *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f);                        /* NULL on failure */
+int64_t kr_buffer_size(kn_runtime *rt, int64_t slot);                                     /* elements */
+void    kr_buffer_release(kn_runtime *rt, int64_t slot);
+/* Walk all live slots (to release those that no tensor reaches): 0 ends. */
+int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot);
+
+/* Run what the roots of graph g need, as one schedule. A root is either an assignment, AFTER(view of BUFFER,
+ * STORE(view, value)), or a value. results[i] is a BUFFER node of g, flat, that holds root i row-major (for an assignment
+ * its buffer). `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed while
+ * walking. On failure no result is set, and buffers that were to be assigned keep their old contents wherever the
+ * fault came before the first kernel ran. */
+bool kr_run(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+            kn_ref *results, kn_fault *f);
+/* Write the program of the roots as it is after `stage` (names in koine.h at kn_dump). */
+bool kr_dump(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+             const char *stage, kn_str *out, kn_fault *f);
+void kr_stats(kn_runtime *rt, kn_stats *out); /* fills all but .size */
+void kr_cancel(kn_runtime *rt);
+
+#endif
