@@ -69,8 +69,11 @@ typedef struct kn_node {
     uint16_t tag;
     uint32_t nsrc;
     uint64_t arg;    /* inline value, or the id of a run of words */
-    kn_ref   src[4]; /* more than four: src[0] is the offset of the run of sources; read through kg_src */
-} kn_node;
+    union {
+        kn_ref        src[4];
+        const kn_ref *run; /* more than four sources; read through kg_src */
+    } s;
+} kn_node; /* 32 bytes */
 
 /* ---- tables from the .def files ------------------------------------------------------------------------------ */
 typedef struct kn_op_info {
@@ -88,13 +91,14 @@ typedef struct kn_field {
     int64_t     dflt;
 } kn_field;
 typedef struct kn_arg_info {
-    const char     *name;
-    bool            words;
-    const kn_field *fields; /* ends with name NULL */
-    int             fixed;  /* number of fixed fields */
-    bool            list;
+    const char *name;
+    bool        words;
+    int         fixed; /* number of fixed fields */
+    bool        list;  /* a list follows them */
 } kn_arg_info;
-extern const kn_arg_info kn_args[KN_ARG_COUNT];
+kn_arg_info     kn_arg_info_of(kn_arg_kind kind);
+const kn_field *kn_arg_field(kn_arg_kind kind, int index); /* fixed fields, then the list; NULL behind the last */
+static inline bool kn_arg_is_words(kn_arg_kind kind) { return kind >= KN_ARG_PARAM; }
 extern const char *const kn_space_names[KN_SPACE_COUNT];
 extern const char *const kn_axis_names[KN_AXIS_COUNT]; /* "LOOP", "THREAD", ... */
 
@@ -171,13 +175,18 @@ kn_ref kg_shrink(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *di
 kn_ref kg_reduce(kn_graph *g, kn_ref x, int op, const int64_t *axes, int naxes);           /* at tensor level */
 kn_ref kg_reduce_ranges(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges); /* after Rangeify */
 kn_ref kg_range(kn_graph *g, kn_ref bound, int64_t id, int type);
+/* An expanded range: a value of `rank` whose axis `axis` counts 0..n-1; arange at tensor level (rank 1, id 0). */
+kn_ref kg_iota(kn_graph *g, int64_t n, int64_t id, int type, int rank, int axis);
 kn_ref kg_index(kn_graph *g, kn_ref x, const kn_ref *idx, int nidx);
 kn_ref kg_load(kn_graph *g, kn_ref x);                      /* a memory read */
+kn_ref kg_load_gated(kn_graph *g, kn_ref x, kn_ref alt, kn_ref gate);
 kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space); /* copy / contiguous: space KN_GLOBAL */
 kn_ref kg_store(kn_graph *g, kn_ref target, kn_ref value, kn_ref gate /* or 0 */);
 kn_ref kg_after(kn_graph *g, kn_ref x, const kn_ref *deps, int n);
 kn_ref kg_end(kn_graph *g, kn_ref body, const kn_ref *ranges, int n);
 kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n); /* SINK (no name), GROUP, TUPLE, LINEAR, STACK, BARRIER */
+
+kn_ref kg_sink(kn_graph *g, const kn_ref *src, int n, const char *name, const int64_t *nest, int nnest);
 
 /* ---- derived properties -------------------------------------------------------------------------------------- */
 /* Shape: dims[i] >= 0 is a size; dims[i] < 0 is symbolic, the node -dims[i]. */

@@ -1,0 +1,177 @@
+/* build.c - the constructors of single ops: thin shapes over kg_make, each a line of the dialect. */
+#include "dialect/graph.h"
+
+#include <math.h>
+#include <string.h>
+
+kn_ref kg_op1(kn_graph *g, int op, kn_ref a) { return kg_make(g, op, 0, 0, &a, 1); }
+kn_ref kg_op2(kn_graph *g, int op, kn_ref a, kn_ref b) { return kg_make(g, op, 0, 0, (kn_ref[]){a, b}, 2); }
+kn_ref kg_op3(kn_graph *g, int op, kn_ref a, kn_ref b, kn_ref c) {
+    return kg_make(g, op, 0, 0, (kn_ref[]){a, b, c}, 3);
+}
+
+kn_ref kg_float(kn_graph *g, int dtype, double v) {
+    kn_scalar s = {.f = v};
+    s           = kn_cast_scalar(s, KN_F64, dtype);
+    uint64_t bits;
+    memcpy(&bits, &s, sizeof bits);
+    return kg_make(g, KN_OP_CONST, dtype, bits, NULL, 0);
+}
+
+kn_ref kg_int(kn_graph *g, int dtype, int64_t v) {
+    if (kn_is_float(dtype)) return kg_float(g, dtype, (double)v);
+    kn_scalar s = {.i = v};
+    s           = kn_cast_scalar(s, KN_I64, dtype);
+    return kg_make(g, KN_OP_CONST, dtype, (uint64_t)s.i, NULL, 0);
+}
+
+kn_ref kg_idx(kn_graph *g, int64_t v) { return kg_make(g, KN_OP_CONST, KN_INDEX, (uint64_t)v, NULL, 0); }
+
+kn_ref kg_cast(kn_graph *g, kn_ref x, int dtype) {
+    if (x && kg_dtype(g, x) == dtype) return x;
+    return kg_make(g, KN_OP_CAST, 0, (uint64_t)dtype, &x, 1);
+}
+
+kn_ref kg_bitcast(kn_graph *g, kn_ref x, int dtype) {
+    if (x && kg_dtype(g, x) == dtype) return x;
+    return kg_make(g, KN_OP_BITCAST, 0, (uint64_t)dtype, &x, 1);
+}
+
+kn_ref kg_dims_node(kn_graph *g, const int64_t *dims, int rank) {
+    if (rank < 0 || rank > KN_MAX_RANK) {
+        kn_fail(&g->fault, KN_ERR_SHAPE, "rank %d is more than %d", rank, KN_MAX_RANK);
+        return 0;
+    }
+    kn_ref d[KN_MAX_RANK];
+    for (int i = 0; i < rank; i++) d[i] = dims[i] < 0 ? (kn_ref)-dims[i] : kg_idx(g, dims[i]);
+    return kg_make(g, KN_OP_STACK, 0, 0, d, (uint32_t)rank);
+}
+
+static kn_ref make_words(kn_graph *g, int op, const int64_t *w, int count, const kn_ref *src, int nsrc) {
+    uint64_t arg = kg_intern_words(g, w, count);
+    return arg ? kg_make(g, op, 0, arg, src, (uint32_t)nsrc) : 0;
+}
+
+kn_ref kg_param(kn_graph *g, int64_t slot, int dtype, const int64_t *dims, int rank) {
+    kn_ref  s                 = kg_dims_node(g, dims, rank);
+    int64_t w[KN_PARAM_WORDS] = {slot, dtype, 0, KN_GLOBAL, 0, INT64_MIN, INT64_MAX};
+    return make_words(g, KN_OP_PARAM, w, KN_PARAM_WORDS, &s, 1);
+}
+
+kn_ref kg_buffer(kn_graph *g, int64_t slot, int64_t size, int dtype, uint32_t device, int space) {
+    int64_t w[KN_BUFFER_WORDS] = {slot, size, dtype, device, space};
+    return make_words(g, KN_OP_BUFFER, w, KN_BUFFER_WORDS, NULL, 0);
+}
+
+kn_ref kg_reshape(kn_graph *g, kn_ref x, const int64_t *dims, int rank) {
+    int            xr;
+    const int64_t *xs = kg_shape(g, x, &xr);
+    if (x && xr == rank && !memcmp(xs, dims, (size_t)rank * sizeof *dims)) return x;
+    return kg_op2(g, KN_OP_RESHAPE, x, kg_dims_node(g, dims, rank));
+}
+
+kn_ref kg_expand(kn_graph *g, kn_ref x, const int64_t *dims, int rank) {
+    int            xr;
+    const int64_t *xs = kg_shape(g, x, &xr);
+    if (x && xr == rank && !memcmp(xs, dims, (size_t)rank * sizeof *dims)) return x;
+    return kg_op2(g, KN_OP_EXPAND, x, kg_dims_node(g, dims, rank));
+}
+
+kn_ref kg_permute(kn_graph *g, kn_ref x, const int64_t *order, int rank) {
+    return make_words(g, KN_OP_PERMUTE, order, rank, &x, 1);
+}
+
+kn_ref kg_flip(kn_graph *g, kn_ref x, const int64_t *flags, int rank) {
+    return make_words(g, KN_OP_FLIP, flags, rank, &x, 1);
+}
+
+kn_ref kg_pad(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank) {
+    return kg_op3(g, KN_OP_PAD, x, kg_dims_node(g, offset, rank), kg_dims_node(g, dims, rank));
+}
+
+kn_ref kg_shrink(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank) {
+    return kg_op3(g, KN_OP_SHRINK, x, kg_dims_node(g, offset, rank), kg_dims_node(g, dims, rank));
+}
+
+kn_ref kg_reduce(kn_graph *g, kn_ref x, int op, const int64_t *axes, int naxes) {
+    int64_t w[KN_MAX_RANK + 1] = {op};
+    if (naxes > KN_MAX_RANK) return kn_fail(&g->fault, KN_ERR_ARG, "REDUCE: %d axes", naxes), 0;
+    if (naxes) memcpy(w + 1, axes, (size_t)naxes * sizeof *w);
+    return make_words(g, KN_OP_REDUCE, w, naxes + 1, &x, 1);
+}
+
+/* x followed by n more sources, as one op. */
+static kn_ref with_tail(kn_graph *g, int op, uint64_t arg, kn_ref x, const kn_ref *tail, int n) {
+    kn_ref  few[16];
+    kn_ref *src = n < KN_COUNT(few) ? few : kn_realloc(g->alloc, NULL, 0, ((size_t)n + 1) * sizeof *src);
+    if (!src) return kn_oom(&g->fault), 0;
+    src[0] = x;
+    if (n) memcpy(src + 1, tail, (size_t)n * sizeof *src);
+    kn_ref r = kg_make(g, op, 0, arg, src, (uint32_t)n + 1);
+    if (src != few) kn_free(g->alloc, src, ((size_t)n + 1) * sizeof *src);
+    return r;
+}
+
+kn_ref kg_reduce_ranges(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges) {
+    int64_t  w   = op;
+    uint64_t arg = kg_intern_words(g, &w, 1);
+    return arg ? with_tail(g, KN_OP_REDUCE, arg, x, ranges, nranges) : 0;
+}
+
+kn_ref kg_range(kn_graph *g, kn_ref bound, int64_t id, int type) {
+    int64_t w[KN_RANGE_WORDS] = {id, type, 0, 0};
+    return make_words(g, KN_OP_RANGE, w, KN_RANGE_WORDS, &bound, 1);
+}
+
+kn_ref kg_iota(kn_graph *g, int64_t n, int64_t id, int type, int rank, int axis) {
+    int64_t w[KN_RANGE_WORDS] = {id, type, rank, axis};
+    kn_ref  bound             = kg_idx(g, n);
+    return make_words(g, KN_OP_RANGE, w, KN_RANGE_WORDS, &bound, 1);
+}
+
+kn_ref kg_index(kn_graph *g, kn_ref x, const kn_ref *idx, int nidx) {
+    return with_tail(g, KN_OP_INDEX, 0, x, idx, nidx);
+}
+
+kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space) {
+    int64_t w[KN_LOAD_WORDS] = {device, space};
+    return make_words(g, KN_OP_LOAD, w, KN_LOAD_WORDS, &x, 1);
+}
+
+kn_ref kg_load(kn_graph *g, kn_ref x) { return kg_load_to(g, x, 0, KN_REG); }
+
+kn_ref kg_load_gated(kn_graph *g, kn_ref x, kn_ref alt, kn_ref gate) {
+    int64_t w[KN_LOAD_WORDS] = {0, KN_REG};
+    return make_words(g, KN_OP_LOAD, w, KN_LOAD_WORDS, (kn_ref[]){x, alt, gate}, 3);
+}
+
+kn_ref kg_store(kn_graph *g, kn_ref target, kn_ref value, kn_ref gate) {
+    return kg_make(g, KN_OP_STORE, 0, 0, (kn_ref[]){target, value, gate}, gate ? 3 : 2);
+}
+
+kn_ref kg_after(kn_graph *g, kn_ref x, const kn_ref *deps, int n) {
+    return n ? with_tail(g, KN_OP_AFTER, 0, x, deps, n) : x;
+}
+
+kn_ref kg_end(kn_graph *g, kn_ref body, const kn_ref *ranges, int n) {
+    return n ? with_tail(g, KN_OP_END, 0, body, ranges, n) : body;
+}
+
+kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n) {
+    uint64_t arg = 0;
+    if (kn_ops[op].arg == KN_ARG_KERNEL) {
+        int64_t w = 0;
+        if (!(arg = kg_intern_words(g, &w, 1))) return 0;
+    }
+    return kg_make(g, op, 0, arg, src, (uint32_t)n);
+}
+
+kn_ref kg_sink(kn_graph *g, const kn_ref *src, int n, const char *name, const int64_t *nest, int nnest) {
+    int64_t  few[64];
+    int64_t *w = nnest + 1 <= KN_COUNT(few) ? few : kn_arena_get(&g->arena, ((size_t)nnest + 1) * sizeof *w);
+    if (!w) return kn_oom(&g->fault), 0;
+    w[0] = name ? kg_intern_str(g, name, strlen(name)) : 0;
+    if (nnest) memcpy(w + 1, nest, (size_t)nnest * sizeof *w);
+    uint64_t arg = kg_intern_words(g, w, nnest + 1);
+    return arg ? kg_make(g, KN_OP_SINK, 0, arg, src, (uint32_t)n) : 0;
+}
