@@ -97,9 +97,10 @@ void        kn_str_vputf(kn_str *s, const char *fmt, va_list ap);
 const char *kn_str_c(const kn_str *s);
 
 /* A double in the shortest decimal form that strtod reads back to the same bits (float: to the same float), in the C
- * locale whatever the host's is; "inf", "-inf", "nan". `out` takes at least 40 bytes. */
+ * locale whatever the host's is; always with a point or an exponent ("2.0", "1e30"), or "inf", "-inf", "nan". `out`
+ * takes at least 40 bytes. */
 void   kn_double_text(char *out, double v, bool is_float);
-double kn_text_double(const char *s, char **end); /* strtod in the C locale */
+double kn_text_double(const char *s, char **end); /* strtod in the C locale, of decimal numbers */
 
 /* ---- faults ------------------------------------------------------------------------------------------------- */
 
@@ -118,8 +119,11 @@ bool kn_oom(kn_fault *f);
 
 double kn_now(void);                 /* seconds, monotonic */
 int    kn_cpu_count(void);           /* CPUs this process may use: affinity and cgroup v1/v2 quota respected, >= 1 */
+/* The cgroup part of it, for tests: whole CPUs by the quotas that `proc_cgroup` (/proc/self/cgroup) leads to below
+ * `root` (/sys/fs/cgroup); 0: no quota. */
+int    kn_quota_cpus(const char *proc_cgroup, const char *root);
 size_t kn_peak_memory(void);         /* bytes resident at most so far */
-/* Whole file into *data (0-terminated behind *size). KN_ERR_IO with path and reason. */
+/* Whole file into *data (0-terminated behind *size; kn_free(a, *data, *size + 1)). KN_ERR_IO with path and reason. */
 bool kn_read_file(const kn_alloc *a, const char *path, char **data, size_t *size, kn_fault *f);
 /* Written beside `path` to a temporary and renamed: whole or not at all. mode as for open(2). */
 bool kn_write_file(const char *path, const void *data, size_t size, int mode, kn_fault *f);
