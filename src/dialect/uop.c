@@ -294,7 +294,7 @@ static uint32_t hash_node(const kn_node *nd, const kn_ref *src) {
 static bool same_node(const kn_graph *g, kn_ref id, const kn_node *nd, const kn_ref *src) {
     const kn_node *o = kg_node(g, id);
     return o->op == nd->op && o->dtype == nd->dtype && o->tag == nd->tag && o->arg == nd->arg && o->nsrc == nd->nsrc &&
-           !memcmp(kg_src(g, id), src, nd->nsrc * sizeof *src);
+           (!nd->nsrc || !memcmp(kg_src(g, id), src, nd->nsrc * sizeof *src));
 }
 
 static bool push_chunk(kn_graph *g) {
@@ -346,7 +346,7 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
     if (!kg_infer_place(g, &nd, src, &p)) return 0;
     if (nsrc > 4) {
         if (!(nd.s.run = kn_arena_copy(&g->arena, src, nsrc * sizeof *src))) goto oom;
-    } else {
+    } else if (nsrc) {
         memcpy(nd.s.src, src, nsrc * sizeof *src);
     }
     if (!table_room(&g->nodes, g->alloc) || !push_chunk(g)) goto oom;
