@@ -511,7 +511,8 @@ static bool read_head(reader *r, char close) {
 /* Closes the innermost frame; its node. */
 static kn_ref make_frame(reader *r) {
     text_frame *fr = &r->frames[r->depth - 1];
-    kn_ref      n  = kg_make_tag(r->g, fr->op, fr->dtype, fr->tag, fr->arg, r->src + fr->base, (uint32_t)(r->src_n - fr->base));
+    uint32_t    k  = (uint32_t)(r->src_n - fr->base);
+    kn_ref      n  = kg_make_tag(r->g, fr->op, fr->dtype, fr->tag, fr->arg, k ? r->src + fr->base : NULL, k);
     kn_fault   *gf = kg_fault(r->g);
     if (!n) reader_fail(r, fr->at, gf->code ? gf->code : KN_ERR_INTERNAL, "%s", gf->code ? gf->text : "the node was refused");
     r->src_n = fr->base;
@@ -521,7 +522,7 @@ static kn_ref make_frame(reader *r) {
 
 /* ": type", of node n. */
 static bool check_type(reader *r, kn_ref n) {
-    const char *at = ++r->p;
+    const char *at = r->p++;
     int64_t     dt, v;
     int         rank, k = 0;
     if (!read_dtype(r, &dt)) return false;
