@@ -19,9 +19,11 @@ demo: all
 	$(BUILD)/koine demo digits
 
 check: all
+	@sh cmake/left-out.sh $(BUILD)
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure -LE full
 
 check-full: all
+	@sh cmake/left-out.sh $(BUILD)
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure
 
 bench: all

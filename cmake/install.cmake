@@ -1,4 +1,31 @@
-# What `cmake --install` lays down: header, both libraries, the command, koine::koine for find_package, koine.pc.
+# What `cmake --install` lays down: the header, both libraries, the command, koine::koine for find_package, koine.pc.
+# Nothing installed holds an absolute path, so the tree may be moved.
+include(CMakePackageConfigHelpers)
+set(_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/koine)
+
 install(FILES include/koine.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS koine_static koine_shared EXPORT koine
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS koine_static EXPORT koine ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(_top OR BUILD_SHARED_LIBS)
+  install(TARGETS koine_shared EXPORT koine LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(TARGET koine_command)
+  install(TARGETS koine_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(EXPORT koine NAMESPACE koine:: DESTINATION ${_config_dir} FILE koineTargets.cmake)
+configure_package_config_file(cmake/koineConfig.cmake.in koineConfig.cmake INSTALL_DESTINATION ${_config_dir})
+write_basic_package_version_file(koineConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/koineConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/koineConfigVersion.cmake
+  DESTINATION ${_config_dir})
+
+set(KOINE_PC_PRIVATE "-lm ${CMAKE_THREAD_LIBS_INIT}")
+foreach(_lib IN LISTS CMAKE_DL_LIBS)
+  string(APPEND KOINE_PC_PRIVATE " -l${_lib}")
+endforeach()
+set(KOINE_PC_REQUIRES "")
+if(ZLIB_FOUND)
+  set(KOINE_PC_REQUIRES "zlib")
+endif()
+file(RELATIVE_PATH KOINE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" KOINE_PC_PREFIX "${KOINE_PC_PREFIX}")
+configure_file(koine.pc.in koine.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/koine.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

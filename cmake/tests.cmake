@@ -34,3 +34,74 @@ foreach(_source IN LISTS _tests)
   add_test(NAME ${_folder}.${_name} COMMAND ${_target} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   set_tests_properties(${_folder}.${_name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 200)
 endforeach()
+
+# ---- tests of the project itself --------------------------------------------------------------------------------
+# A variant is this project built another way: it runs the programs above, and nothing of what follows.
+option(KOINE_VARIANT "This build is one that the tests of another build made" OFF)
+if(KOINE_VARIANT)
+  return()
+endif()
+set(_scripts ${PROJECT_SOURCE_DIR}/tests/packaging)
+function(koine_script name)
+  cmake_parse_arguments(A "" "SCRIPT" "ARGS" ${ARGN})
+  add_test(NAME project.${name} COMMAND sh ${A_SCRIPT} ${A_ARGS})
+  set_tests_properties(project.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 280
+    ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
+endfunction()
+
+koine_script(layering SCRIPT ${_scripts}/layering.sh ARGS ${PROJECT_SOURCE_DIR})
+koine_script(style SCRIPT ${_scripts}/style.sh ARGS ${PROJECT_SOURCE_DIR})
+koine_script(headers SCRIPT ${_scripts}/headers.sh ARGS ${PROJECT_SOURCE_DIR})
+koine_script(symbols SCRIPT ${_scripts}/symbols.sh
+  ARGS ${PROJECT_SOURCE_DIR} $<TARGET_FILE:koine_shared> $<TARGET_FILE:koine_static>)
+koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+koine_script(install SCRIPT ${_scripts}/install.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+koine_script(subdirectory SCRIPT ${_scripts}/subdirectory.sh
+  ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/subdirectory)
+
+# One file of all: also proof that static names are distinct. In the order a program travels.
+set(_ordered)
+foreach(_folder IN ITEMS base dialect rewrite rules device target optimize lower runtime tensor nn format llm viz)
+  set(_some ${KOINE_SOURCES})
+  list(FILTER _some INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/${_folder}/")
+  list(SORT _some)
+  list(APPEND _ordered ${_some})
+endforeach()
+set(_generated ${KOINE_GENERATED})
+list(FILTER _generated INCLUDE REGEX "\\.c$")
+koine_host_tool(amalgamate ${PROJECT_SOURCE_DIR}/tools/amalgamate.c)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/amalgamation)
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/amalgamation/koine.c
+  DEPENDS ${KOINE_SOURCES} ${KOINE_GENERATED} ${amalgamate_DEPENDS}
+  COMMAND ${amalgamate_COMMAND} -o ${PROJECT_BINARY_DIR}/amalgamation/koine.c -I ${PROJECT_SOURCE_DIR}/src
+    -I ${PROJECT_SOURCE_DIR}/include -I ${PROJECT_BINARY_DIR}/gen -k koine.h ${_ordered} ${_generated}
+  COMMENT "Writing koine.c, the one-file form" VERBATIM)
+add_custom_target(amalgamation ALL DEPENDS ${PROJECT_BINARY_DIR}/amalgamation/koine.c)
+koine_script(amalgamation SCRIPT ${_scripts}/amalgamation.sh
+  ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/amalgamation)
+
+set(_programs)
+foreach(_source IN LISTS _tests)
+  if(_source MATCHES "/tests/(base|dialect|ir|text|tensor|api|formats|cli)/test_([^/]*)\\.c$")
+    list(APPEND _programs $<TARGET_FILE:test_${CMAKE_MATCH_1}_${CMAKE_MATCH_2}>)
+  endif()
+endforeach()
+koine_script(locale SCRIPT ${_scripts}/locale.sh ARGS ${PROJECT_BINARY_DIR} ${_programs})
+
+# Sanitizers by clang where there is one, so that both compilers see the sources with warnings as errors.
+find_program(KOINE_CLANG clang)
+mark_as_advanced(KOINE_CLANG)
+set(_clang)
+if(KOINE_CLANG)
+  set(_clang -DCMAKE_C_COMPILER=${KOINE_CLANG})
+endif()
+function(koine_variant name tests)
+  koine_script(${name} SCRIPT ${PROJECT_SOURCE_DIR}/cmake/variant.sh
+    ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/${name} "${tests}" --
+    -DCMAKE_BUILD_TYPE=Debug -DKOINE_DEBUG_VERIFY=ON -DKOINE_WERROR=ON ${ARGN})
+  set_tests_properties(project.${name} PROPERTIES PROCESSORS 2)
+endfunction()
+koine_variant(asan "-LE full" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined ${_clang})
+koine_variant(hostile "-LE full" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON)
+koine_variant(tsan "-LE full" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=thread ${_clang})
+set_tests_properties(project.tsan PROPERTIES LABELS full TIMEOUT 1500)

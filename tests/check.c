@@ -1,6 +1,7 @@
 /* check.c - counts and prints what check.h promises. */
 #include "check.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -45,6 +46,8 @@ bool check_str(const char *a, const char *b, const char *text, const char *file,
 void check_run(void (*fn)(void), const char *name) {
     int before = check_state.failures;
     fflush(stdout);
+    const char *locale = getenv("KN_TEST_LOCALE"); /* what a host program may have done */
+    if (locale) setlocale(LC_ALL, locale);
     fn();
     int failed = check_state.failures - before;
     check_state.tests++;

@@ -1,0 +1,35 @@
+#!/bin/sh
+# What the libraries show and what they use. symbols.sh SOURCE SHARED STATIC
+set -eu
+source=$1 shared=$2 static=$3
+command -v nm >/dev/null && command -v objdump >/dev/null || { echo "skipped: no binutils"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export LC_ALL=C
+bad=0
+
+# The shared library exports what koine.h declares, and nothing else.
+sed -n 's/^KN_API .*[ *]\(kn_[a-z0-9_]*\)(.*/\1/p' "$source/include/koine.h" | sort -u >"$work/declared"
+nm -D --defined-only "$shared" | awk '$2 ~ /[A-Z]/ && $3 !~ /^_(init|fini)$/ { sub(/@.*/, "", $3); print $3 }' |
+    sort -u >"$work/exported"
+if ! diff "$work/declared" "$work/exported" >"$work/diff"; then
+    sed -n 's/^</declared in koine.h but not exported:/p; s/^>/exported but not declared:/p' "$work/diff"
+    bad=1
+fi
+
+# The static library defines no name outside its prefixes.
+nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 && $3 !~ /^k[ngr]_/ { print $3 }' | sort -u >"$work/stray"
+sed 's/^/not a kn_, kg_ or kr_ name: /' "$work/stray"
+[ ! -s "$work/stray" ] || bad=1
+
+# A library does not end the process, print by itself, take signals, or keep hidden state.
+nm -u "$static" 2>/dev/null | awk '{ print $NF }' | sort -u |
+    grep -E '^(abort|exit|_exit|printf|puts|putchar|stdout|stderr|perror|signal|sigaction|setlocale|localeconv|strtok|rand|srand|gets|system|popen|setenv|putenv|chdir|umask|atexit)$' \
+        >"$work/forbidden" || true
+sed 's/^/uses: /' "$work/forbidden"
+[ ! -s "$work/forbidden" ] || bad=1
+objdump -t "$static" 2>/dev/null | awk '
+    $0 ~ / O / && $0 ~ /[ \t]\.(data|bss|tdata|tbss)(\.[^r]|[ \t])/ { print $NF }' >"$work/mutable"
+sed 's/^/mutable global: /' "$work/mutable"
+[ ! -s "$work/mutable" ] || bad=1
+exit $bad
