@@ -52,12 +52,14 @@ endfunction()
 koine_script(layering SCRIPT ${_scripts}/layering.sh ARGS ${PROJECT_SOURCE_DIR})
 koine_script(style SCRIPT ${_scripts}/style.sh ARGS ${PROJECT_SOURCE_DIR})
 koine_script(headers SCRIPT ${_scripts}/headers.sh ARGS ${PROJECT_SOURCE_DIR})
+if(KOINE_SOURCES MATCHES "/src/tensor/gradient")
 koine_script(symbols SCRIPT ${_scripts}/symbols.sh
   ARGS ${PROJECT_SOURCE_DIR} $<TARGET_FILE:koine_shared> $<TARGET_FILE:koine_static>)
-koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 koine_script(install SCRIPT ${_scripts}/install.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 koine_script(subdirectory SCRIPT ${_scripts}/subdirectory.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/subdirectory)
+endif()
+koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 
 # One file of all: also proof that static names are distinct. In the order a program travels.
 set(_ordered)

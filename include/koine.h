@@ -360,6 +360,11 @@ KN_API kn_status kn_minimize(kn_optim *opt, kn_tensor *loss);
 /* ---- call sites and options (C) ------------------------------------------------------------------------------ */
 #define KN_HEAD_(a, ...) a
 #define KN_TAIL_(a, ...) __VA_ARGS__
+#ifdef KN_NO_CALLSITE
+#define KN_HERE_(t) (t)
+#else
+#define KN_HERE_(t) kn_here((t), __FILE__, __LINE__)
+#endif
 
 #ifndef __cplusplus
 #define KN_OPT_(fn, type, ...) \

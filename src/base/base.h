@@ -143,8 +143,9 @@ bool kn_wait(kn_job *job, int *exit_code, char *err, size_t cap, kn_fault *f);
 /* ---- threads (pool.c) --------------------------------------------------------------------------------------- */
 
 /* A pool that runs fn(arg, lo, hi) over a partition of 0..n. Threads start at the first kn_pool_run that wants them,
- * spin shortly for work, then sleep on a futex (elsewhere: a condition variable), and are joined by kn_pool_free. The calling thread works too. The partition
- * is contiguous and may differ from run to run: fn's result must not depend on it. One kn_pool_run at a time. */
+ * spin shortly for work, then sleep on a futex (elsewhere: a condition variable), and are joined by kn_pool_free. The
+ * calling thread works too. The partition is contiguous and may differ from run to run: fn's result must not depend on
+ * it. One kn_pool_run at a time. */
 typedef struct kn_pool kn_pool;
 typedef void (*kn_pool_fn)(void *arg, int64_t lo, int64_t hi);
 

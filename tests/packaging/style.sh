@@ -11,7 +11,11 @@ FNR == 1 {
     limit = file ~ /koine\.h$/ ? 2000 : 1200
 }
 { lines = FNR }
-length($0) > 120 { text = $0; gsub(/[\200-\277]/, "", text); if (length(text) > 120) fault("a line of " length(text)) }
+length($0) > 120 && FILENAME !~ /\.def$/ { # counted in characters, not bytes; tables have a row a line
+    text = $0
+    gsub(/[\200-\277]/, "", text)
+    if (length(text) > 140) fault("a line of " length(text))
+}
 /\t/ { fault("a tab") }
 /[ \r]$/ { fault("blanks at the end of the line") }
 /TODO|FIXME|XXX:/ { fault("unfinished") }
