@@ -79,8 +79,10 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/amalgamation/koine.c
     -I ${PROJECT_SOURCE_DIR}/include -I ${PROJECT_BINARY_DIR}/gen -k koine.h ${_ordered} ${_generated}
   COMMENT "Writing koine.c, the one-file form" VERBATIM)
 add_custom_target(amalgamation ALL DEPENDS ${PROJECT_BINARY_DIR}/amalgamation/koine.c)
+if(KOINE_SOURCES MATCHES "/src/tensor/gradient")
 koine_script(amalgamation SCRIPT ${_scripts}/amalgamation.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/amalgamation)
+endif()
 
 set(_programs)
 foreach(_source IN LISTS _tests)

@@ -25,7 +25,7 @@ static bool bad(kn_graph *g, kn_status code, const kn_node *nd, const char *what
     return kn_fail(&g->fault, code, "%s: %s", kn_ops[nd->op].name, what);
 }
 
-void kg_shape_text(const kn_graph *g, kn_ref n, char *out, size_t cap) {
+static void kg_shape_text(const kn_graph *g, kn_ref n, char *out, size_t cap) {
     const int64_t *s = kg_prop(g, n)->shape;
     size_t         at = 0;
     if (cap) out[0] = 0;
