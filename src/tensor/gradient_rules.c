@@ -1,0 +1,202 @@
+/* gradient_rules.c - the rules of gradient.rules that need the shapes: movement, reductions, loads.
+ *
+ * Each takes (TUPLE node g), where g has exactly the shape of node, and gives (TUPLE g0 ...), a gradient a source, with
+ * exactly the source's shape; 0 declines, or fails with the graph's fault set. */
+#include "tensor/gradient.h"
+
+static kn_ref grad_hole(kn_graph *g) { return kg_make(g, KN_OP_HOLE, 0, 0, NULL, 0); }
+
+/* (TUPLE first HOLE ...), an element a source of node. */
+static kn_ref grad_first(kn_graph *g, kn_ref node, kn_ref first) {
+    uint32_t n = kg_nsrc(g, node);
+    kn_ref   part[4], hole = grad_hole(g);
+    if (n > 4) n = 4;
+    for (uint32_t i = 0; i < n; i++) part[i] = i ? hole : first;
+    return kg_list(g, KN_OP_TUPLE, part, (int)n);
+}
+
+/* The sizes of n in dims; false, with the graph's fault set, if one is symbolic. */
+static bool grad_dims(kn_graph *g, kn_ref n, int64_t *dims, int *rank) {
+    const int64_t *d = kg_shape(g, n, rank);
+    for (int i = 0; i < *rank; i++) {
+        if (d[i] < 0) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic sizes have no gradients yet");
+        dims[i] = d[i];
+    }
+    return true;
+}
+
+kn_ref kn_grad_reshape(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0);
+    int64_t   dims[KN_MAX_RANK];
+    int       rank;
+    if (!grad_dims(g, kg_at(g, y, 0), dims, &rank)) return 0;
+    return grad_first(g, y, kg_reshape(g, kg_at(g, n, 1), dims, rank));
+}
+
+kn_ref kn_grad_expand(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0);
+    int64_t   from[KN_MAX_RANK], to[KN_MAX_RANK], axes[KN_MAX_RANK];
+    int       rank, naxes = 0;
+    if (!grad_dims(g, kg_at(g, y, 0), from, &rank) || !grad_dims(g, y, to, &rank)) return 0;
+    for (int i = 0; i < rank; i++) {
+        if (from[i] == 1 && to[i] != 1) axes[naxes++] = i;
+    }
+    kn_ref grad = kg_at(g, n, 1);
+    return grad_first(g, y, naxes ? kg_reduce(g, grad, KN_OP_ADD, axes, naxes) : grad);
+}
+
+kn_ref kn_grad_permute(kn_rw *rw, kn_ref n) {
+    kn_graph      *g = rw->g;
+    kn_ref         y = kg_at(g, n, 0);
+    int            rank;
+    const int64_t *order = kg_words(g, y, &rank);
+    int64_t        inverse[KN_MAX_RANK];
+    for (int i = 0; i < rank; i++) inverse[order[i]] = i;
+    return grad_first(g, y, kg_permute(g, kg_at(g, n, 1), inverse, rank));
+}
+
+kn_ref kn_grad_flip(kn_rw *rw, kn_ref n) {
+    kn_graph      *g = rw->g;
+    kn_ref         y = kg_at(g, n, 0);
+    int            rank;
+    const int64_t *words = kg_words(g, y, &rank);
+    int64_t        flags[KN_MAX_RANK];
+    for (int i = 0; i < rank; i++) flags[i] = words[i];
+    return grad_first(g, y, kg_flip(g, kg_at(g, n, 1), flags, rank));
+}
+
+static kn_ref grad_window(kn_rw *rw, kn_ref n, bool shrink) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1);
+    int64_t   dims[KN_MAX_RANK], offset[KN_MAX_RANK];
+    int       rank, orank;
+    if (!grad_dims(g, kg_at(g, y, 0), dims, &rank)) return 0;
+    if (!kg_read_dims(g, kg_at(g, y, 1), offset, &orank)) {
+        kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic offsets have no gradients yet");
+        return 0;
+    }
+    return grad_first(g, y, shrink ? kg_shrink(g, grad, offset, dims, rank) : kg_pad(g, grad, offset, dims, rank));
+}
+
+kn_ref kn_grad_pad(kn_rw *rw, kn_ref n) { return grad_window(rw, n, true); }
+kn_ref kn_grad_shrink(kn_rw *rw, kn_ref n) { return grad_window(rw, n, false); }
+
+/* A SLICE of the same dtype at a constant offset is a window of the flat tensor. */
+kn_ref kn_grad_slice(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), x = kg_at(g, y, 0), at = kg_at(g, y, 1);
+    int64_t   dims[KN_MAX_RANK], total = kg_numel(g, x);
+    int       rank;
+    if (kg_op(g, at) != KN_OP_CONST || kg_dtype(g, x) != kg_dtype(g, y) || total < 0 || !grad_dims(g, x, dims, &rank))
+        return 0;
+    int64_t offset = kg_const_int(g, at);
+    kn_ref  grad = kg_pad(g, kg_at(g, n, 1), &offset, &total, 1);
+    return grad_first(g, y, rank == 1 ? grad : kg_reshape(g, grad, dims, rank));
+}
+
+kn_ref kn_grad_stack(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1), result = 0;
+    int       count = (int)kg_nsrc(g, y), rank;
+    int64_t   dims[KN_MAX_RANK], offset[KN_MAX_RANK] = {0};
+    if (!grad_dims(g, y, dims, &rank)) return 0;
+    size_t  bytes = (size_t)(count + 1) * sizeof(kn_ref);
+    kn_ref *part = kn_realloc(kg_alloc(g), NULL, 0, bytes);
+    if (!part) {
+        kn_oom(kg_fault(g));
+        return 0;
+    }
+    dims[0] = 1;
+    for (int i = 0; i < count; i++) {
+        offset[0] = i;
+        part[i] = kg_reshape(g, kg_shrink(g, grad, offset, dims, rank), dims + 1, rank - 1);
+    }
+    result = kg_list(g, KN_OP_TUPLE, part, count);
+    kn_free(kg_alloc(g), part, bytes);
+    return result;
+}
+
+/* INDEX by constants from the left: the gradient goes back to the one place it came from. */
+kn_ref kn_grad_index(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), x = kg_at(g, y, 0);
+    int64_t   dims[KN_MAX_RANK], one[KN_MAX_RANK], offset[KN_MAX_RANK] = {0};
+    int       rank, count = (int)kg_nsrc(g, y) - 1;
+    if (!grad_dims(g, x, dims, &rank)) return 0;
+    for (int i = 0; i < rank; i++) {
+        one[i] = i < count ? 1 : dims[i];
+        if (i >= count) continue;
+        kn_ref at = kg_at(g, y, (uint32_t)i + 1);
+        if (kg_op(g, at) != KN_OP_CONST) return 0;
+        offset[i] = kg_const_int(g, at);
+    }
+    kn_ref grad = kg_pad(g, kg_reshape(g, kg_at(g, n, 1), one, rank), offset, dims, rank), part[KN_MAX_RANK + 1];
+    part[0] = grad;
+    for (int i = 1; i <= count; i++) part[i] = grad_hole(g);
+    return kg_list(g, KN_OP_TUPLE, part, count + 1);
+}
+
+/* The number of true elements along the reduced axes of y, as a float of dtype dt. Counted in f32 at least, which a
+ * half could not do above 2048. */
+static kn_ref grad_count(kn_graph *g, kn_ref mask, const int64_t *axes, int naxes, int dt) {
+    int wide = dt == KN_F64 ? KN_F64 : KN_F32;
+    return kg_cast(g, kg_reduce(g, kg_cast(g, mask, wide), KN_OP_ADD, axes, naxes), dt);
+}
+
+/* MAX, MIN: the gradient is shared evenly by the elements that equal the result. MUL: the product of the others, which
+ * is y / x but where x or another element is zero. */
+kn_ref kn_grad_reduce(kn_rw *rw, kn_ref n) {
+    kn_graph      *g = rw->g;
+    kn_ref         y = kg_at(g, n, 0), grad = kg_at(g, n, 1), x = kg_at(g, y, 0), r;
+    int            words, naxes, dt = kg_dtype(g, y);
+    const int64_t *w = kg_words(g, y, &words);
+    int64_t        axes[KN_MAX_RANK];
+    if (kg_nsrc(g, y) != 1) return 0; /* over ranges: no longer a tensor graph */
+    naxes = words - KN_REDUCE_WORDS;
+    for (int i = 0; i < naxes; i++) axes[i] = w[KN_REDUCE_WORDS + i];
+    kn_ref zero = kg_float(g, dt, 0), one = kg_float(g, dt, 1);
+    switch (w[KN_F_REDUCE_op]) {
+    case KN_OP_ADD:
+        return grad_first(g, y, kn_broadcast_like(g, grad, x));
+    case KN_OP_MAX:
+    case KN_OP_MIN: {
+        kn_ref hit = kg_op2(g, KN_OP_CMPEQ, x, y);
+        r = kg_op2(g, KN_OP_DIV, grad, grad_count(g, hit, axes, naxes, dt));
+        return grad_first(g, y, kg_op3(g, KN_OP_WHERE, hit, r, zero));
+    }
+    case KN_OP_MUL: {
+        kn_ref is0 = kg_op2(g, KN_OP_CMPEQ, x, zero), zeros = grad_count(g, is0, axes, naxes, dt);
+        kn_ref rest = kg_reduce(g, kg_op3(g, KN_OP_WHERE, is0, one, x), KN_OP_MUL, axes, naxes);
+        kn_ref gr = kg_op2(g, KN_OP_MUL, grad, rest);
+        kn_ref at0 = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPEQ, zeros, one), gr, zero);
+        kn_ref others = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPEQ, zeros, zero), gr, zero);
+        r = kg_op3(g, KN_OP_WHERE, is0, at0, kg_op2(g, KN_OP_DIV, others, kg_op3(g, KN_OP_WHERE, is0, one, x)));
+        return grad_first(g, y, r);
+    }
+    default:
+        return 0;
+    }
+}
+
+/* A copy or a contiguous: the gradient goes back to where the source lives. */
+kn_ref kn_grad_load(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1), x = kg_at(g, y, 0);
+    if (kg_nsrc(g, y) != 1) return 0;
+    if (kg_device(g, x) && kg_device(g, x) != kg_device(g, y)) grad = kg_load_to(g, grad, kg_device(g, x), KN_GLOBAL);
+    return grad_first(g, y, grad);
+}
+
+kn_ref kn_grad_contiguous_backward(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    return grad_first(g, kg_at(g, n, 0), kg_load_to(g, kg_at(g, n, 1), 0, KN_GLOBAL));
+}
+
+kn_ref kn_grad_cast(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), x = kg_at(g, y, 0);
+    if (!kn_is_float(kg_dtype(g, x)) || !kn_is_float(kg_dtype(g, y))) return grad_first(g, y, grad_hole(g));
+    return grad_first(g, y, kg_cast(g, kg_at(g, n, 1), kg_dtype(g, x)));
+}
