@@ -35,6 +35,20 @@ foreach(_source IN LISTS _tests)
   set_tests_properties(${_folder}.${_name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 200)
 endforeach()
 
+# examples/*.c are what a user would write: koine.h alone. Built and run.
+file(GLOB _examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+foreach(_source IN LISTS _examples)
+  get_filename_component(_name ${_source} NAME_WE)
+  add_executable(example_${_name} ${_source})
+  target_link_libraries(example_${_name} PRIVATE koine_static $<$<BOOL:${UNIX}>:m>)
+  target_compile_options(example_${_name} PRIVATE
+    $<$<C_COMPILER_ID:GNU,Clang,AppleClang>:-Wall;-Wextra;-Wpedantic> $<$<BOOL:${KOINE_WERROR}>:-Werror>)
+  set_target_properties(example_${_name} PROPERTIES OUTPUT_NAME ${_name} C_STANDARD 11
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
+  add_test(NAME examples.${_name} COMMAND example_${_name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
+  set_tests_properties(examples.${_name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 200)
+endforeach()
+
 # ---- tests of the project itself --------------------------------------------------------------------------------
 # A variant is this project built another way: it runs the programs above, and nothing of what follows.
 option(KOINE_VARIANT "This build is one that the tests of another build made" OFF)
@@ -60,6 +74,13 @@ koine_script(subdirectory SCRIPT ${_scripts}/subdirectory.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/subdirectory)
 endif()
 koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+
+if(KOINE_RULES)
+  koine_script(rulegen SCRIPT ${_scripts}/rulegen.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${KOINE_RULES})
+endif()
+if(TARGET test_api_manners)
+  koine_script(trace SCRIPT ${_scripts}/trace.sh ARGS $<TARGET_FILE:test_api_manners> ${PROJECT_BINARY_DIR})
+endif()
 
 # One file of all: also proof that static names are distinct. In the order a program travels.
 set(_ordered)
