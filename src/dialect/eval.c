@@ -1,0 +1,504 @@
+/* eval.c - the reference interpreter: order and loops. What single ops compute is in eval_ops.c.
+ *
+ * Contract. Evaluation is demand-driven: a node runs when something that runs needs it, after its children, once for
+ * every state of the ranges it depends on. The first round of a loop finds what the body needs by walking the graph; the
+ * rounds after it run the loop's tape, the nodes that depend on its innermost range in the order of that walk. Order
+ * among effects: AFTER runs its deps before its value, STORE its value before its target, a SINK or GROUP its sources
+ * from the left. All walks keep an explicit stack; only bodies of CALL and FUNCTION nest, and only so deep. */
+#include "dialect/eval_inside.h"
+
+#include <string.h>
+
+enum { EV_NODE, EV_LOOP, EV_TAPE };
+enum { EV_MAX_DEPTH = 32 };
+
+/* ---- cells --------------------------------------------------------------------------------------------------- */
+
+static bool ev_calls(int op) { return op == KN_OP_CALL || op == KN_OP_FUNCTION; }
+
+/* How many of an op's sources are evaluated, from the left. */
+static uint32_t ev_inputs(const kn_graph *g, kn_ref n) {
+    uint32_t k = kg_nsrc(g, n);
+    switch (kg_op(g, n)) {
+    case KN_OP_PARAM: return 0;
+    case KN_OP_RANGE: return 0; /* its loop reads the bound */
+    case KN_OP_RESHAPE: case KN_OP_EXPAND: return 1;
+    case KN_OP_PAD: case KN_OP_SHRINK: return 2;
+    default: return k;
+    }
+}
+
+static ev_kind ev_classify(const ev *e, ev_cell *c) {
+    const ev_cell *s0 = c->nsrc ? &e->cell[c->src[0]] : NULL;
+    switch (c->op) {
+    case KN_OP_PARAM: case KN_OP_BUFFER:
+        c->root = (uint32_t)(c - e->cell);
+        return EV_PLACE;
+    case KN_OP_AFTER: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_PERMUTE: case KN_OP_FLIP:
+    case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_SHRINK: case KN_OP_REPLICATED: case KN_OP_INDEX: case KN_OP_SLICE:
+    case KN_OP_BITCAST:
+        c->root = s0->root;
+        return (ev_kind)s0->kind;
+    case KN_OP_STACK: /* addresses not yet read, all in one buffer */
+        for (uint32_t i = 0; i < c->nsrc; i++) {
+            const ev_cell *s = &e->cell[c->src[i]];
+            if (s->kind != EV_PLACE || s->op != KN_OP_INDEX || s->root != s0->root) return EV_VALUE;
+        }
+        c->root = s0 ? s0->root : 0;
+        return s0 ? EV_PLACE : EV_VALUE;
+    case KN_OP_GETTUPLE:
+        if (s0->op == KN_OP_TUPLE) {
+            const ev_cell *s = &e->cell[s0->src[kg_node(e->g, c->id)->arg]];
+            c->root          = s->root;
+            return (ev_kind)s->kind;
+        }
+        return EV_VALUE;
+    default: return c->dtype == KN_VOID ? EV_EFFECT : EV_VALUE;
+    }
+}
+
+static bool ev_children(ev *e, ev_cell *c) {
+    if (c->loop) return true; /* the loop asks for them itself */
+    uint32_t  n = ev_inputs(e->g, c->id), at = 0, first = ev_calls(c->op) || c->op == KN_OP_BIND;
+    uint32_t *list = kn_arena_get(&e->arena, ((size_t)n + 1) * sizeof *list);
+    if (!list) return kn_oom(e->fault);
+    bool last = c->op == KN_OP_AFTER || c->op == KN_OP_STORE; /* the first source comes last */
+    const ev_cell *tuple = c->op == KN_OP_GETTUPLE ? &e->cell[c->src[0]] : NULL;
+    if (tuple && tuple->op == KN_OP_TUPLE) { /* the other elements are not needed */
+        list[at++] = tuple->src[kg_node(e->g, c->id)->arg];
+        n          = 0;
+    }
+    for (uint32_t i = first + last; i < n; i++) list[at++] = c->src[i];
+    if (last) list[at++] = c->src[0];
+    c->child  = list;
+    c->nchild = at;
+    for (uint32_t i = 0; i < at; i++) e->cell[list[i]].uses++;
+    return true;
+}
+
+static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
+    const kn_graph *g = e->g;
+    const kn_node  *nd = kg_node(g, id);
+    const kn_ref   *src = kg_src(g, id);
+    c->id    = id;
+    c->op    = nd->op;
+    c->dtype = nd->dtype;
+    c->nsrc  = nd->nsrc;
+    c->numel = kg_numel(g, id);
+    c->fixed = c->numel >= 0 && c->numel < INT64_MAX / 16;
+    if (c->op == KN_OP_REDUCE || c->op == KN_OP_END || c->op == KN_OP_BUFFERIZE) c->loop = nd->nsrc > 1;
+    if (c->op == KN_OP_RANGE) e->loops |= kg_field(g, id, KN_F_RANGE_rank) == 0;
+    uint32_t *s = kn_arena_get(&e->arena, ((size_t)nd->nsrc + 1) * sizeof *s);
+    if (!s) return kn_oom(e->fault);
+    uint32_t self = (uint32_t)(c - e->cell);
+    for (uint32_t i = 0; i < nd->nsrc; i++) s[i] = i == 0 && ev_calls(c->op) ? self : map[src[i]];
+    c->src = s;
+    int nrange = kg_ranges(g, id, NULL, 0);
+    if (nrange) {
+        uint32_t *r = kn_arena_get(&e->arena, (size_t)nrange * sizeof *r);
+        if (!r) return kn_oom(e->fault);
+        kg_ranges(g, id, r, nrange);
+        for (int i = 0; i < nrange; i++) r[i] = map[r[i]];
+        c->range  = r;
+        c->nrange = (uint32_t)nrange;
+    }
+    c->kind   = (uint8_t)ev_classify(e, c);
+    c->scalar = kn_is_alu(c->op) && c->numel == 1;
+    for (uint32_t i = 0; i < c->nsrc && c->scalar; i++)
+        c->scalar = e->cell[s[i]].kind == EV_VALUE && e->cell[s[i]].numel == 1;
+    if (c->kind == EV_VALUE && c->numel == 1) c->val = &c->one;
+    if (c->op == KN_OP_CONST) {
+        if (kn_is_float(c->dtype)) c->one.f = kg_const_float(g, id);
+        else c->one.i = kg_const_int(g, id);
+        c->key = 1;
+    }
+    return ev_children(e, c);
+}
+
+/* Cells for all below the root, but for the bodies of CALLs and FUNCTIONs. Sources come before their users. */
+static bool ev_prepare(ev *e, kn_ref root) {
+    size_t    size = (size_t)root + 1;
+    uint32_t *map = kn_zalloc(e->alloc, size * sizeof *map);
+    if (!map) return kn_oom(e->fault);
+    uint32_t n = 0;
+    map[root]  = 1;
+    for (kn_ref id = root; id > 0; id--) {
+        if (!map[id]) continue;
+        n++;
+        const kn_ref *src = kg_src(e->g, id);
+        for (uint32_t i = ev_calls(kg_op(e->g, id)); i < kg_nsrc(e->g, id); i++) map[src[i]] = 1;
+    }
+    bool ok = (e->cell = kn_zalloc(e->alloc, n * sizeof *e->cell)) != NULL || kn_oom(e->fault);
+    if (ok) e->ncell = n;
+    n = 0;
+    for (kn_ref id = 1; ok && id <= root; id++)
+        if (map[id]) {
+            map[id] = n;
+            ok      = ev_fill(e, &e->cell[n++], id, map);
+        }
+    kn_free(e->alloc, map, size * sizeof *map);
+    if (ok) e->cell[e->ncell - 1].uses++;
+    return ok;
+}
+
+static void ev_drop(ev *e, ev_cell *c) {
+    if (c->val && c->val != &c->one) kn_free(e->alloc, c->val, (size_t)KN_MAX(c->numel, 1) * sizeof *c->val);
+    c->val = NULL;
+}
+
+static void ev_free(ev *e) {
+    for (uint32_t i = 0; i < e->ncell; i++) {
+        ev_cell *c = &e->cell[i];
+        ev_drop(e, c);
+        for (int k = 0; k < c->ntuple; k++) kn_value_free(e->alloc, &c->tuple[k]);
+        if (c->off) kn_free(e->alloc, c->off, (size_t)KN_MAX(c->numel, 1) * sizeof *c->off);
+    }
+    kn_free(e->alloc, e->cell, e->ncell * sizeof *e->cell);
+    kn_free(e->alloc, e->stack, e->stack_cap * sizeof *e->stack);
+    for (ev_store *s = e->temps; s; s = s->next) kn_free(e->alloc, s->data, (size_t)s->bytes);
+    kn_arena_free(&e->arena);
+}
+
+/* ---- the machine --------------------------------------------------------------------------------------------- */
+
+static uint64_t ev_key(const ev *e, const ev_cell *c) {
+    uint64_t k = 1;
+    for (uint32_t i = 0; i < c->nrange; i++) k = KN_MAX(k, e->cell[c->range[i]].stamp);
+    return k;
+}
+
+static bool ev_ready(const ev *e, const ev_cell *c) {
+    if (c->op == KN_OP_RANGE && c->nrange) return c->stamp != 0;
+    return c->key && c->key == ev_key(e, c);
+}
+
+static bool ev_push(ev *e, int what, uint32_t cell, uint32_t level) {
+    if (!KN_GROW(e->alloc, e->stack, e->stack_cap, e->stack_n + 1)) return kn_oom(e->fault);
+    e->stack[e->stack_n++] = (ev_frame){.cell = cell, .level = level, .what = (uint8_t)what};
+    return true;
+}
+
+static bool ev_demand(ev *e, uint32_t cell) { return ev_ready(e, &e->cell[cell]) || ev_push(e, EV_NODE, cell, 0); }
+
+static bool ev_step(ev *e, ev_cell *c) {
+    ev_shared *sh = e->shared;
+    if (sh->steps++ >= sh->limit)
+        return kn_fail(e->fault, KN_ERR_CANCELLED, "interpreter: stopped after %llu steps, the limit that was set",
+                       (unsigned long long)sh->limit);
+    if (c->scalar) {
+        int       dt[3];
+        kn_scalar s[3];
+        for (uint32_t i = 0; i < c->nsrc; i++) {
+            dt[i] = e->cell[c->src[i]].dtype;
+            s[i]  = e->cell[c->src[i]].one;
+        }
+        if (kn_alu(c->op, c->dtype, dt, s, &c->one)) return true;
+    }
+    return kn_ev_compute(e, c);
+}
+
+/* Values of a program without loops die with their last use. */
+static void ev_release(ev *e, const ev_cell *c) {
+    if (e->loops || c->op == KN_OP_TUPLE) return;
+    for (uint32_t i = 0; i < c->nchild; i++) {
+        ev_cell *d = &e->cell[c->child[i]];
+        if (--d->uses == 0 && d->numel > 1) ev_drop(e, d);
+    }
+}
+
+static bool ev_node(ev *e, ev_frame *f) {
+    ev_cell *c = &e->cell[f->cell];
+    while (f->at < c->nchild) {
+        uint32_t k = c->child[f->at++];
+        if (!ev_ready(e, &e->cell[k])) return ev_push(e, EV_NODE, k, 0);
+    }
+    if (c->loop) {
+        if (c->kind == EV_VALUE) {
+            if (!kn_ev_room(e, c)) return false;
+            kn_scalar id = {0};
+            if (c->op == KN_OP_REDUCE) id = kn_identity((int)kg_field(e->g, c->id, KN_F_REDUCE_op), c->dtype);
+            for (int64_t i = 0; i < c->numel; i++) c->val[i] = id;
+        }
+        f->what = EV_LOOP;
+        return true;
+    }
+    if (!ev_step(e, c)) return false;
+    c->key = ev_key(e, c);
+    ev_release(e, c);
+    e->stack_n--;
+    return true;
+}
+
+/* The nodes below a loop's body that depend on its innermost range, in the order in which a walk would run them. */
+static bool ev_make_tape(ev *e, ev_cell *c) {
+    uint32_t inner = c->src[c->nsrc - 1], mark = ++e->mark, n = 0;
+    size_t   base = e->stack_n, cap = 0;
+    uint32_t *list = NULL;
+    bool      ok = ev_push(e, EV_NODE, c->src[0], 0);
+    while (ok && e->stack_n > base) {
+        ev_frame *f = &e->stack[e->stack_n - 1];
+        ev_cell  *d = &e->cell[f->cell];
+        bool      in = false;
+        if (f->at == 0) {
+            for (uint32_t i = 0; i < d->nrange && !in; i++) in = d->range[i] == inner;
+            if (!in || d->mark == mark || d->op == KN_OP_RANGE) {
+                e->stack_n--;
+                continue;
+            }
+        }
+        if (f->at < d->nchild) {
+            ok = ev_push(e, EV_NODE, d->child[f->at++], 0);
+            continue;
+        }
+        if (d->mark != mark) {
+            d->mark = mark;
+            if (!(ok = KN_GROW(e->alloc, list, cap, n + 1u))) break;
+            list[n++] = f->cell;
+        }
+        e->stack_n--;
+    }
+    e->stack_n = base;
+    c->tape    = ok ? kn_arena_copy(&e->arena, list, n * sizeof *list) : NULL;
+    kn_free(e->alloc, list, cap * sizeof *list);
+    if (!c->tape && (n || !ok)) return kn_oom(e->fault);
+    c->ntape = n;
+    c->taped = true;
+    return true;
+}
+
+static bool ev_tape(ev *e, ev_frame *f) {
+    ev_cell *c = &e->cell[f->cell];
+    uint64_t now = e->cell[c->src[c->nsrc - 1]].stamp; /* the newest stamp there is */
+    while (f->at < c->ntape) {
+        uint32_t k = c->tape[f->at++];
+        ev_cell *d = &e->cell[k];
+        if (d->key == now) continue;
+        if (d->loop) return ev_push(e, EV_NODE, k, 0);
+        if (!ev_step(e, d)) return false;
+        d->key = now;
+    }
+    e->stack_n--;
+    return true;
+}
+
+/* A round of the innermost loop is over: what a REDUCE or BUFFERIZE does with the body's value. */
+static bool ev_round(ev *e, ev_cell *c) {
+    if (c->kind != EV_VALUE) return true;
+    ev_cell         *b = &e->cell[c->src[0]];
+    kn_scalar        one, *tmp = NULL;
+    const kn_scalar *x = kn_ev_values(e, b, &one, &tmp);
+    bool             ok = x != NULL;
+    if (ok && c->op == KN_OP_REDUCE) {
+        ok = kn_ev_reduce(e, c, x);
+    } else if (ok) {
+        const int64_t *dims = kg_shape(e->g, c->id, NULL);
+        int64_t        at = 0;
+        for (uint32_t i = 1; i < c->nsrc; i++) at = at * dims[i - 1] + e->cell[c->src[i]].one.i;
+        memcpy(c->val + at * b->numel, x, (size_t)b->numel * sizeof *x);
+    }
+    kn_free(e->alloc, tmp, (size_t)KN_MAX(b->numel, 1) * sizeof *tmp);
+    return ok;
+}
+
+static bool ev_read_bound(ev *e, uint32_t range, int64_t *bound) {
+    kn_scalar        one, *tmp = NULL;
+    const kn_scalar *x = kn_ev_values(e, &e->cell[e->cell[range].src[0]], &one, &tmp);
+    if (!x) return false;
+    *bound = x->i;
+    return true;
+}
+
+static bool ev_loop(ev *e, ev_frame *f) {
+    enum { BOUND, OPEN, NEXT };
+    uint32_t cell = f->cell; /* f moves when the stack grows */
+    ev_cell *c = &e->cell[cell], *r = &e->cell[c->src[f->level + 1]];
+    bool     innermost = f->level + 2 == c->nsrc;
+    switch (f->phase) {
+    case BOUND:
+        f->phase = OPEN;
+        return ev_demand(e, r->src[0]);
+    case OPEN:
+        if (!ev_read_bound(e, c->src[f->level + 1], &f->bound)) return false;
+        f->saved       = r->one.i;
+        f->saved_stamp = r->stamp;
+        f->phase       = NEXT;
+        if (f->bound <= 0) break;
+        r->one.i = 0;
+        r->stamp = ++e->clock;
+        return innermost ? ev_demand(e, c->src[0]) : ev_push(e, EV_LOOP, f->cell, f->level + 1);
+    default:
+        if (innermost && !ev_round(e, c)) return false;
+        if (++r->one.i >= f->bound) break;
+        r->stamp = ++e->clock;
+        if (!innermost) return ev_push(e, EV_LOOP, f->cell, f->level + 1);
+        return (c->taped || ev_make_tape(e, c)) && ev_push(e, EV_TAPE, cell, 0);
+    }
+    r->one.i = f->saved;
+    r->stamp = f->saved_stamp;
+    e->stack_n--;
+    if (f->level == 0) c->key = ev_key(e, c);
+    return true;
+}
+
+/* Makes a cell current. */
+static bool ev_run(ev *e, uint32_t cell) {
+    size_t base = e->stack_n;
+    bool   ok = ev_demand(e, cell);
+    while (ok && e->stack_n > base) {
+        ev_frame *f = &e->stack[e->stack_n - 1];
+        ok = f->what == EV_NODE ? ev_node(e, f) : f->what == EV_TAPE ? ev_tape(e, f) : ev_loop(e, f);
+    }
+    e->stack_n = base;
+    return ok;
+}
+
+/* ---- linear code --------------------------------------------------------------------------------------------- */
+
+typedef struct ev_linear {
+    ev             *e;
+    const uint32_t *list;
+    uint32_t        n, pc;
+    uint32_t       *at;    /* of a cell: its place in the list + 1 */
+    int64_t        *bound; /* of a RANGE's cell */
+} ev_linear;
+
+/* Goes on behind a loop of an END: to the next round of range `level` (counted from 1) or of one around it, else behind
+ * the END. */
+static bool ev_close(ev_linear *l, uint32_t end, uint32_t level) {
+    ev_cell *c = &l->e->cell[end];
+    for (; level > 0; level--) {
+        uint32_t k = c->src[level];
+        ev_cell *r = &l->e->cell[k];
+        if (!l->at[k] || l->at[k] > l->at[end])
+            return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: END %%%u closes a RANGE that was not opened before it", c->id);
+        if (r->stamp && ++r->one.i < l->bound[k]) {
+            r->stamp = ++l->e->clock;
+            l->pc    = l->at[k];
+            return true;
+        }
+        r->stamp = 0;
+    }
+    c->key = ev_key(l->e, c);
+    l->pc  = l->at[end];
+    return true;
+}
+
+static bool ev_open(ev_linear *l, uint32_t k) {
+    ev_cell *r = &l->e->cell[k];
+    if (!ev_run(l->e, r->src[0]) || !ev_read_bound(l->e, k, &l->bound[k])) return false;
+    l->pc++;
+    if (l->bound[k] > 0) {
+        r->one.i = 0;
+        r->stamp = ++l->e->clock;
+        return true;
+    }
+    for (uint32_t i = l->pc; i < l->n; i++) {
+        const ev_cell *c = &l->e->cell[l->list[i]];
+        for (uint32_t j = 1; c->op == KN_OP_END && j < c->nsrc; j++)
+            if (c->src[j] == k) return ev_close(l, l->list[i], j);
+    }
+    return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: RANGE %%%u is not closed", r->id);
+}
+
+/* Skips to behind the ENDIF; what is skipped counts as done, so that nothing behind it runs it. */
+static bool ev_skip(ev_linear *l, uint32_t k) {
+    for (l->pc++; l->pc < l->n; l->pc++) {
+        ev_cell *c = &l->e->cell[l->list[l->pc]];
+        if (c->op == KN_OP_ENDIF && c->src[0] == k) return true;
+        if (c->kind == EV_EFFECT) c->key = ev_key(l->e, c);
+    }
+    return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: IF %%%u has no ENDIF", l->e->cell[k].id);
+}
+
+static bool ev_run_linear(ev *e, const ev_cell *root) {
+    ev_linear l = {.e = e, .list = root->src, .n = root->nsrc};
+    size_t    n = e->ncell;
+    bool      ok = true;
+    l.at    = kn_zalloc(e->alloc, n * sizeof *l.at);
+    l.bound = kn_zalloc(e->alloc, n * sizeof *l.bound);
+    if (!l.at || !l.bound) ok = kn_oom(e->fault);
+    for (uint32_t i = 0; ok && i < l.n; i++) l.at[l.list[i]] = i + 1;
+    while (ok && l.pc < l.n) {
+        uint32_t k = l.list[l.pc];
+        ev_cell *c = &e->cell[k];
+        if (c->op == KN_OP_RANGE && c->nrange) {
+            ok = ev_open(&l, k);
+        } else if (c->op == KN_OP_END) {
+            ok = ev_close(&l, k, c->nsrc - 1);
+        } else if (c->op == KN_OP_IF) {
+            kn_scalar        one, *tmp = NULL;
+            const kn_scalar *gate = NULL;
+            ok = ev_run(e, c->src[0]) && (gate = kn_ev_values(e, &e->cell[c->src[0]], &one, &tmp)) != NULL;
+            if (ok && !gate->i) ok = ev_skip(&l, k);
+            l.pc++;
+        } else {
+            ok = c->op == KN_OP_ENDIF || ev_run(e, k);
+            l.pc++;
+        }
+    }
+    kn_free(e->alloc, l.at, n * sizeof *l.at);
+    kn_free(e->alloc, l.bound, n * sizeof *l.bound);
+    return ok;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------------------- */
+
+void kn_value_free(const kn_alloc *a, kn_value *v) {
+    if (v->data) kn_free(a, v->data, (size_t)KN_MAX(v->numel, 1) * (size_t)kn_dsize(v->dtype));
+    *v = (kn_value){0};
+}
+
+static bool ev_results(ev *e, ev_cell *root, kn_value *out, int *nout) {
+    int cap = *nout, n = root->kind == EV_EFFECT ? 0 : 1;
+    if (root->op == KN_OP_TUPLE) n = (int)root->nsrc;
+    if (ev_calls(root->op)) n = root->ntuple;
+    *nout = 0;
+    if (n > cap) return kn_fail(e->fault, KN_ERR_ARG, "eval: the program has %d results, there is room for %d", n, cap);
+    for (int i = 0; i < n; i++) {
+        out[i] = (kn_value){0};
+        if (ev_calls(root->op)) {
+            out[i]         = root->tuple[i];
+            root->tuple[i] = (kn_value){0};
+        } else if (!kn_ev_export(e, root->op == KN_OP_TUPLE ? &e->cell[root->src[i]] : root, &out[i])) {
+            while (i-- > 0) kn_value_free(e->alloc, &out[i]);
+            return false;
+        }
+    }
+    *nout = n;
+    return true;
+}
+
+bool kn_ev_run(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
+               kn_fault *f) {
+    while (kg_op(g, root) == KN_OP_PROGRAM && kg_nsrc(g, root)) root = kg_at(g, root, 0);
+    ev e = {.g = g, .alloc = kg_alloc(g), .fault = f, .shared = sh, .slots = slots, .nslots = nslots, .clock = 1};
+    if (sh->depth >= EV_MAX_DEPTH)
+        return kn_fail(f, KN_ERR_UNSUPPORTED, "eval: CALL and FUNCTION bodies nest more than %d deep", EV_MAX_DEPTH);
+    sh->depth++;
+    kn_arena_init(&e.arena, e.alloc);
+    bool ok = ev_prepare(&e, root);
+    if (ok) {
+        ev_cell *c = &e.cell[e.ncell - 1];
+        ok = c->op == KN_OP_LINEAR ? ev_run_linear(&e, c) : ev_run(&e, e.ncell - 1);
+        if (ok) ok = ev_results(&e, c, out, nout);
+    }
+    ev_free(&e);
+    sh->depth--;
+    return ok;
+}
+
+bool kn_eval(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout, kn_eval_opts *opts,
+             kn_fault *f) {
+    int       none = 0;
+    ev_shared sh = {.limit = opts && opts->step_limit ? opts->step_limit : UINT64_MAX};
+    if (!root) return kn_fail(f, KN_ERR_ARG, "eval: no program (a constructor failed)");
+    bool ok = kn_ev_run(&sh, g, root, slots, nslots, out, nout ? nout : &none, f);
+    if (!ok && nout) *nout = 0;
+    for (ev_store *s = sh.globals, *next; s; s = next) {
+        next = s->next;
+        kn_free(kg_alloc(g), s->data, (size_t)s->bytes);
+        kn_free(kg_alloc(g), s, sizeof *s);
+    }
+    if (opts) opts->steps = sh.steps;
+    return ok;
+}

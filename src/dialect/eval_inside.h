@@ -1,0 +1,98 @@
+/* eval_inside.h - the inside of the interpreter, for eval.c (control) and eval_ops.c (data) only.
+ *
+ * An instance runs one body: the program's root, or the body of a CALL or FUNCTION with its arguments as slots. Every
+ * node below the root has a cell, which keeps the node's last result and the moment it was computed. Time is counted by
+ * stamps: a RANGE gets a new stamp whenever its value changes, and its old one back when its loop ends. A result is
+ * current if its key is the newest stamp among the ranges the node depends on: since loops nest, that one number says
+ * what all of these ranges were. */
+#ifndef KN_EVAL_INSIDE_H
+#define KN_EVAL_INSIDE_H
+
+#include "dialect/eval.h"
+
+typedef enum ev_kind {
+    EV_EFFECT, /* no value: STORE, END, SINK, ... */
+    EV_VALUE,  /* `val`, a scalar an element */
+    EV_PLACE   /* where elements lie: in `store`, at byte base + i * item size, or at off[i] */
+} ev_kind;
+
+enum { EV_NOWHERE = -1 }; /* the address that an index out of bounds gives; an error once it is read or written */
+
+typedef struct ev_store {
+    struct ev_store *next; /* temporaries: a list by slot */
+    char            *data;
+    int64_t          bytes, slot;
+    int              space;
+} ev_store;
+
+typedef struct ev_cell {
+    kn_ref          id;
+    uint8_t         op, dtype, kind;
+    bool            loop;   /* closes ranges: END, REDUCE over ranges, BUFFERIZE */
+    bool            scalar; /* elementwise, and all of it scalars that are values */
+    bool            fixed;  /* its shape is known */
+    uint32_t        nsrc, nchild, nrange;
+    const uint32_t *src;   /* cells of the sources; of what is not evaluated (a CALL's body), the cell itself */
+    const uint32_t *child; /* what must be current before this runs, in that order */
+    const uint32_t *range; /* the RANGEs it depends on */
+    const uint32_t *tape;  /* of a loop: what to run again when its innermost range moves on */
+    uint32_t        ntape;
+    bool            taped;
+    uint32_t        mark, uses, root; /* root: of a place, the cell of its PARAM or BUFFER */
+    uint64_t        key, stamp;       /* stamp: of a RANGE; 0 while its loop is not running */
+    int64_t         numel;
+    kn_scalar       one, *val;
+    ev_store       *store;
+    int64_t         base, *off;
+    kn_value       *tuple; /* of a FUNCTION or CALL with a TUPLE body */
+    int             ntuple;
+} ev_cell;
+
+typedef struct ev_frame {
+    uint32_t cell, at, level;
+    uint8_t  what, phase;
+    int64_t  bound, saved;
+    uint64_t saved_stamp;
+} ev_frame;
+
+/* What the instances of one kn_eval share. */
+typedef struct ev_shared {
+    kn_eval_opts *opts;
+    uint64_t      steps, limit;
+    ev_store     *globals; /* GLOBAL temporaries, by slot */
+    int           depth;
+} ev_shared;
+
+typedef struct ev {
+    kn_graph       *g;
+    const kn_alloc *alloc;
+    kn_fault       *fault;
+    ev_shared      *shared;
+    const kn_array *slots;
+    int             nslots;
+    kn_arena        arena;
+    ev_cell        *cell;
+    uint32_t        ncell;
+    bool            loops;
+    uint64_t        clock;
+    uint32_t        mark;
+    ev_frame       *stack;
+    size_t          stack_cap, stack_n;
+    ev_store       *temps; /* LOCAL and REG */
+} ev;
+
+/* One step of a node that is not a loop; its children are current. */
+bool kn_ev_compute(ev *e, ev_cell *c);
+/* A cell's elements as scalars: its own, or read from its place into *tmp (numel of them, to be freed when not NULL). */
+const kn_scalar *kn_ev_values(ev *e, ev_cell *c, kn_scalar *one, kn_scalar **tmp);
+/* Room for the cell's elements. */
+bool kn_ev_room(ev *e, ev_cell *c);
+/* acc = op(acc, x) for the elements of a REDUCE's source, in ascending order. */
+bool kn_ev_reduce(ev *e, ev_cell *c, const kn_scalar *x);
+/* The value of a cell as a result of kn_eval. */
+bool kn_ev_export(ev *e, ev_cell *c, kn_value *out);
+/* Runs root as an instance of its own. */
+bool kn_ev_run(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
+               kn_fault *f);
+
+#endif
