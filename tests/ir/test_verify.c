@@ -1,0 +1,84 @@
+/* test_verify.c - the verifier: each rule refuses what breaks it and passes what does not. */
+#include "check.h"
+#include "rules/verify.h"
+
+static void expect(const char *text, kn_stage stage, const char *rule) {
+    kn_graph *g = kg_new(NULL);
+    kn_fault  f = {0};
+    kn_ref    n = kg_parse(g, text, strlen(text), &f);
+    if (!CHECK(n != 0)) fprintf(stderr, "%s\n", f.text);
+    bool ok = n && kn_verify(g, n, stage, &f);
+    CHECK_EQ(ok, rule == NULL);
+    if (rule ? !strstr(f.text, rule) : !ok) CHECK_STR(f.text, rule ? rule : "");
+    kg_free(g);
+}
+
+#define OUT "%o = PARAM {slot=0} [64]\n%a = PARAM {slot=1} [64]\n"
+#define LOOP OUT "%i = RANGE {id=0, type=LOOP} 64\n"
+#define COPY LOOP "%v = LOAD (INDEX %a %i)\n%s = STORE (INDEX %o %i) %v\n"
+
+static void test_stages(void) {
+    static const char tensor[] = OUT "%r = REDUCE {op=ADD, axes=(0)} (MUL (DETACH %a) 2.0:f32)\n%p = PAD %r [1] [3]\n";
+    expect(tensor, KN_STAGE_ANY, NULL);
+    expect(tensor, KN_STAGE_TENSOR, NULL);
+    expect(tensor, KN_STAGE_RANGEIFY, "op-of-stage");
+    expect(OUT "%x = SINK (STORE %o (NEG %a))", KN_STAGE_CALLIFY, NULL);
+    expect(OUT "%x = SINK (STORE %o (RESHAPE (RESHAPE %a [8, 8]) [64]))", KN_STAGE_RANGEIFY, "no-movement");
+    expect(LOOP "%x = NEG (CAST {f32} %i)", KN_STAGE_TENSOR, "no-loops-yet");
+    expect("%1 = SINK (HOLE)", KN_STAGE_ANY, NULL);
+    expect("%1 = SINK (HOLE)", KN_STAGE_TENSOR, "op-of-stage");
+}
+
+static void test_memory(void) {
+    expect(OUT "%x = SINK (STORE (NEG %o) %a)", KN_STAGE_ANY, "store-target");
+    expect(OUT "%x = SINK (STORE (AFTER (RESHAPE %o [8, 8]) (STORE %o %a)) 1.0:f32)", KN_STAGE_TENSOR, NULL);
+    expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_TENSOR, NULL);
+    expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_CALLIFY, "stateless");
+    expect("%b = BUFFER {slot=1, size=4, space=REG}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_EXPAND, NULL);
+    expect(LOOP "%x = SINK (END (STORE (INDEX %o %i) (LOAD (NEG (INDEX %a %i)))) %i)", KN_STAGE_RANGEIFY, "load-source");
+}
+
+static void test_loops(void) {
+    expect(COPY "%e = END %s %i\n%x = SINK %e", KN_STAGE_RANGEIFY, NULL);
+    expect(COPY "%x = SINK %s", KN_STAGE_RANGEIFY, "loops-closed");
+    static const char sum[] = LOOP "%v = REDUCE {op=ADD} (LOAD (INDEX %a %i)) %i\n%x = SINK (STORE (INDEX %o 0) %v)";
+    expect(sum, KN_STAGE_RANGEIFY, NULL);
+    expect(sum, KN_STAGE_EXPAND, "expanded");
+    static const char upcast[] = OUT "%i = RANGE {id=0, type=UPCAST} 64\n%x = SINK (END (STORE (INDEX %o %i) 1.0:f32) %i)";
+    expect(upcast, KN_STAGE_OPTIMIZE, NULL);
+    expect(upcast, KN_STAGE_SELECT, "expanded");
+    expect(OUT "%i = RANGE {id=0, type=UPCAST, rank=1} 64\n%x = SINK (STORE (INDEX %o %i) 1.0:f32)", KN_STAGE_SELECT, NULL);
+    expect("%i = RANGE {id=0, type=LOOP} 4611686018427387904\n%x = MUL %i 4", KN_STAGE_ANY, "index-overflow");
+    expect("%n = PARAM {slot=0, dtype=index} []\n%x = MUL %n 4", KN_STAGE_ANY, NULL);
+}
+
+static void test_linear(void) {
+    expect(COPY "%e = END %s %i\n%x = LINEAR %o %a %i %v %s %e", KN_STAGE_LINEARIZE, NULL);
+    expect(COPY "%e = END %s %i\n%x = LINEAR %i %s %v %e", KN_STAGE_LINEARIZE, "linear-order");
+    expect(COPY "%e = END %s %i\n%x = LINEAR %i %v %e %s", KN_STAGE_LINEARIZE, "linear-order");
+    expect(COPY "%e = END %s %i\n%x = LINEAR %i %v %s", KN_STAGE_LINEARIZE, "linear-nesting");
+    expect(COPY "%e = END %s %i\n%w = NEG %v\n%x = LINEAR %i %v %s %e %w", KN_STAGE_LINEARIZE, "linear-nesting");
+    expect(COPY "%j = RANGE {id=1, type=LOOP} 4\n%e = END %s %i\n%d = END %e %j\n%x = LINEAR %i %j %v %s %e %d",
+           KN_STAGE_LINEARIZE, "linear-nesting");
+    expect(COPY "%j = RANGE {id=1, type=LOOP} 4\n%e = END %s %i\n%d = END %e %j\n%x = LINEAR %j %i %v %s %e %d",
+           KN_STAGE_LINEARIZE, NULL);
+    /* a schedule: bodies are kernels with PARAMs of their own */
+    expect(COPY "%e = END %s %i\n%k = SINK %e\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o) (CALL %k %o %b)",
+           KN_STAGE_RANGEIFY, NULL);
+    expect(COPY "%k = SINK %s\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o)", KN_STAGE_RANGEIFY, "loops-closed");
+    expect(COPY "%e = END %s %i\n%k = SINK %e\n%x = LINEAR (CALL %k 1.0:f32 %o)", KN_STAGE_RANGEIFY, "call-args");
+}
+
+static void test_names(void) {
+    CHECK_EQ(kn_stage_by_name("rangeify"), KN_STAGE_RANGEIFY);
+    CHECK_EQ(kn_stage_by_name("nothing"), -1);
+}
+
+int main(void) {
+    RUN(test_stages);
+    RUN(test_memory);
+    RUN(test_loops);
+    RUN(test_linear);
+    RUN(test_names);
+    return check_result();
+}
