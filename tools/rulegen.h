@@ -87,6 +87,7 @@ typedef struct rg_var {
     const char *name;
     rg_pat     *pat; /* where it is first bound */
     bool        is_const, is_tail, is_node, in_expr, bounds;
+    bool        by_value; /* an expression reads more of it than its bits */
 } rg_var;
 
 typedef struct rg_test_var {

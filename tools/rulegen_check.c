@@ -191,15 +191,23 @@ static void bind(rg_rule *r, rg_pat *p, int *id) {
                                  .is_node  = p->kind == P_NODE};
 }
 
-static void check_expr(rg_rule *r, rg_expr *e) {
+/* + - * and the bit operations see a u64 beyond int64 by its bits and are right all the same. */
+static bool is_modular(const rg_expr *e) {
+    return e->kind == E_VAR || e->kind == E_NUM || (e->kind == E_UN && e->name[0] != '!') ||
+           (e->kind == E_BIN && strchr("+-*&|^", e->name[0]) && !e->name[1]);
+}
+
+static void check_expr(rg_rule *r, rg_expr *e, bool modular) {
+    modular = modular && is_modular(e);
     if (e->kind == E_VAR) {
         rg_var *v = rg_find_var(r, e->name);
         if (!v) rg_die(r->file, e->line, "rule %s: %s is not bound", r->name, e->name);
         if (!v->is_const) rg_die(r->file, e->line, "rule %s: %s has no value here: it is not a :const", r->name, e->name);
         v->in_expr = true;
+        if (!modular) v->by_value = true;
     }
     if (e->kind != E_CALL) {
-        for (int i = 0; i < e->nkid; i++) check_expr(r, e->kid[i]);
+        for (int i = 0; i < e->nkid; i++) check_expr(r, e->kid[i], modular);
         return;
     }
     const char *sig = rg_builtin(e->name);
@@ -208,7 +216,7 @@ static void check_expr(rg_rule *r, rg_expr *e) {
         rg_die(r->file, e->line, "rule %s: %s takes %d arguments", r->name, e->name, (int)strlen(sig));
     for (int i = 0; i < e->nkid; i++) {
         if (sig && sig[i] == 'v') {
-            check_expr(r, e->kid[i]);
+            check_expr(r, e->kid[i], modular);
             continue;
         }
         rg_var *v = e->kid[i]->kind == E_VAR ? rg_find_var(r, e->kid[i]->name) : NULL;
@@ -228,7 +236,7 @@ static int unique_node(const rg_pat *p, int op) {
 }
 
 static void check_rhs(rg_rule *r, rg_pat *p) {
-    if (p->kind == P_EXPR) check_expr(r, p->expr);
+    if (p->kind == P_EXPR) check_expr(r, p->expr, true);
     if (p->kind == P_ANY) rg_die(r->file, p->line, "rule %s: _ stands on the left only", r->name);
     if ((p->kind == P_VAR && p->cls) || (p->kind != P_INT && p->dtypes != rg_all))
         rg_die(r->file, p->line, "rule %s: constraints stand on the left only", r->name);
@@ -246,7 +254,7 @@ static void check_rhs(rg_rule *r, rg_pat *p) {
             if (strcmp(kind, "DTYPE") && (!v->is_node || strcmp(rg_ops[v->pat->op].arg, kind)))
                 rg_die(r->file, p->line, "rule %s: %s has no arg of this kind", r->name, v->name);
         }
-        if (p->arg && p->arg->expr) check_expr(r, p->arg->expr);
+        if (p->arg && p->arg->expr) check_expr(r, p->arg->expr, false);
         if (!p->arg && strcmp(kind, "NONE") && strcmp(kind, "INT") && strcmp(kind, "STR") && !rg_words(p->op) &&
             unique_node(r->lhs, p->op) != 1)
             rg_die(r->file, p->line, "rule %s: %s needs an arg: {...} or {=node}", r->name, rg_ops[p->op].name);
@@ -473,7 +481,7 @@ void rg_check(rg_set *set) {
         r->provable = r->mark != M_NONE && !r->cfun && scalar_only(r->lhs) && r->lhs->kind == P_NODE;
         r->calls_c  = r->cfun != NULL;
         bind(r, r->lhs, &id);
-        if (r->cond) check_expr(r, r->cond);
+        if (r->cond) check_expr(r, r->cond, false);
         if (r->rhs) {
             check_rhs(r, r->rhs);
             r->provable = r->provable && scalar_only(r->rhs);

@@ -367,7 +367,7 @@ static void emit_values(matcher *m) {
             rg_put(m->o, "%sconst kn_ref r_%s = %s;\n", PAD, v->name, s->ref);
         if (v->in_expr) {
             rg_put(m->o, "%sconst int64_t v_%s = (int64_t)%s->arg;\n", PAD, v->name, s->node);
-            if (u64) rg_put(m->o, "%sif (v_%s < 0 && %s->dtype == KN_U64) break;\n", PAD, v->name, s->node);
+            if (u64 && v->by_value) rg_put(m->o, "%sif (v_%s < 0 && %s->dtype == KN_U64) break;\n", PAD, v->name, s->node);
         }
         if (v->bounds && u64) rg_put(m->o, "%sif (kn_rule_unbounded(g, %s)) break;\n", PAD, s->ref);
     }

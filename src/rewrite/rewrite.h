@@ -1,21 +1,30 @@
 /* rewrite.h - the one engine: rule groups run over a graph until nothing matches.
  *
- * Rules come from .rules files through tools/rulegen.c, which writes build/gen/rules_gen.{h,c}: a matcher a group (a
+ * Rules come from .rules files through tools/rulegen, which writes build/gen/rules_gen.{h,c}: a matcher a group (a
  * switch on op), the table kn_rules[] (name, group, exactness, file, line) and the group bits KN_G_<group>.
  * A rule sees only the subtree below its node. kn_rewrite walks bottom-up with an explicit stack: sources first, then
  * the rules of the groups in the order of the mask's bits, then what the rule built, until no rule matches anywhere.
- * A node known to be normal under a mask is not visited again (the normal-form bits live in the kn_rw). */
+ * A node known to be normal under a mask is not visited again: the kn_rw remembers, until it is freed.
+ *
+ * A rule with an exactness mark keeps dtype and shape; where it would not (x + 0 with x smaller than the sum), it does not
+ * fire, unless KN_RW_EXPAND allows to broadcast its result with RESHAPE and EXPAND. */
 #ifndef KN_REWRITE_H
 #define KN_REWRITE_H
 
 #include "dialect/uop.h"
 
+/* Flags that go with the group bits of a mask. */
+#define KN_RW_FAST (UINT64_C(1) << 63)   /* @fast rules too */
+#define KN_RW_EXPAND (UINT64_C(1) << 62) /* results of a smaller shape are broadcast (tensor level only) */
+
 typedef struct kn_rule_info {
-    const char *name, *group, *exact; /* exact: "int", "index", "exact", "fast", or "" (not value-preserving) */
+    const char *name, *group, *exact; /* exact: "int", "index", "bool", "exact", "fast", or "" (not value-preserving) */
     const char *file;
     int         line;
     bool        calls_c;
 } kn_rule_info;
+extern const kn_rule_info kn_rules[];
+extern const int          kn_rule_count;
 
 typedef struct kn_rw {
     kn_graph *g;
@@ -35,5 +44,8 @@ void   kn_rw_free(kn_rw *rw);
 kn_ref kn_rewrite(kn_rw *rw, kn_ref root, uint64_t groups);
 /* The same for many roots at once. False on failure. */
 bool   kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups);
+/* What the first rule of the groups that matches at root itself makes of it, once and no deeper; root if none does, 0 on
+ * failure. */
+kn_ref kn_rewrite_step(kn_rw *rw, kn_ref root, uint64_t groups);
 
 #endif
