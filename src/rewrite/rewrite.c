@@ -227,8 +227,9 @@ static kn_ref normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint6
         int           rule = 0;
         while (!done && f->next < k && m->map[src[f->next]]) f->next++;
         if (!done && f->next < k) {
+            kn_ref below = src[f->next];
             if (!KN_GROW(a, s->stack, s->stack_cap, depth + 1)) goto oom;
-            s->stack[depth++] = (rw_frame){src[s->stack[depth - 1].next], 0, (uint32_t)links};
+            s->stack[depth++] = (rw_frame){below, 0, (uint32_t)links};
             continue;
         }
         if (!done) {
