@@ -1,0 +1,111 @@
+/* test_command.c - the koine command as a user meets it: output, exit codes, messages. */
+#define _GNU_SOURCE
+#include "check.h"
+#include "format/npy.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char output[65536];
+
+/* Runs `koine ARGS` in a shell, stdout and stderr together into `output`; the exit code. */
+static int koine(const char *args) {
+    char line[2048];
+    snprintf(line, sizeof line, "%s/koine %s 2>&1", KN_TEST_BUILD, args);
+    FILE *p = popen(line, "r");
+    if (!p) return -1;
+    size_t n  = fread(output, 1, sizeof output - 1, p);
+    output[n] = 0;
+    int rc    = pclose(p);
+    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
+static void expect(const char *args, int code, const char *text) {
+    int got = koine(args);
+    if (!CHECK_EQ(got, code) || !strstr(output, text)) {
+        fprintf(stderr, "koine %s\n", args);
+        CHECK_STR(output, text);
+    }
+}
+
+static void put(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    if (!CHECK(f != NULL)) return;
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_help(void) {
+    expect("", 2, "usage: koine COMMAND");
+    expect("--help", 0, "usage: koine COMMAND");
+    expect("help", 0, "  eval ");
+    expect("help eval", 0, "usage: koine eval PROGRAM");
+    expect("eval --help", 0, "--fill seq|rand|zero");
+    expect("ir -h", 0, "usage: koine ir");
+    expect("version", 0, "koine 0.");
+    expect("--version", 0, "koine 0.");
+    expect("version --json", 0, "{\"version\": \"0.");
+}
+
+static void test_usage(void) {
+    expect("evla x", 2, "did you mean 'eval'?");
+    expect("zzzzzz", 2, "there is no command 'zzzzzz'");
+    expect("help evla", 2, "did you mean 'eval'?");
+    expect("eval x --ot y", 2, "did you mean '--out'?");
+    expect("eval x --out", 2, "--out needs a value");
+    expect("eval x --json=1", 2, "--json takes no value");
+    expect("eval x --fill seq --fill rand", 2, "--fill is given twice");
+    expect("eval x --fill some", 2, "--fill is seq, rand or zero");
+    expect("eval x -j", 2, "there is no option '-j'");
+    expect("eval", 2, "expected one program");
+    expect("ir a b", 2, "expected one program");
+    expect("ir a --stage rangefy", 2, "did you mean 'rangeify'?");
+    expect("ir no-such-file.kn", 1, "no-such-file.kn");
+}
+
+static void test_programs(void) {
+    put("cli_a.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = PARAM {slot=1, dtype=i32} [3]\n"
+                    "%3 = REDUCE {op=ADD, axes=(1)} (ADD %1 (CAST {f32} %2))\n");
+    put("cli_bad.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = RESHAPE %1 [7]\n");
+    put("cli_loop.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = SINK (STORE (NEG %1) %1)\n");
+    expect("ir cli_a.kn --verify", 0, "%3 = CAST {f32} %2 : f32[3]\n");
+    expect("ir - --json < cli_a.kn", 0, "{\"ok\": true, \"nodes\": ");
+    expect("ir cli_bad.kn", 1, "line 2, column 6: RESHAPE");
+    expect("ir cli_bad.kn --json", 1, "\"error\": \"line 2");
+    expect("ir cli_loop.kn", 0, "STORE");
+    expect("ir cli_loop.kn --verify", 1, "store-target");
+    expect("eval cli_a.kn", 1, "PARAM slot 0 has no input");
+    expect("eval cli_a.kn --fill seq", 0, "f32[2,1]\n[[6.0],\n [15.0]]");
+    expect("eval cli_a.kn --fill seq --json", 0, "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
+
+    float    x[6]    = {1, 2, 3, 4, 5, 6};
+    int32_t  i[3]    = {10, 20, 30};
+    int64_t  dims[2] = {2, 3};
+    kn_fault f       = {0};
+    kn_npy   y;
+    CHECK(kn_npy_write(NULL, "cli_x.npy", KN_F32, dims, 2, x, &f));
+    CHECK(kn_npy_write(NULL, "cli_i.npy", KN_I32, dims + 1, 1, i, &f));
+    expect("eval cli_a.kn --in cli_x.npy cli_i.npy --out cli_y.npy", 0, "");
+    CHECK(kn_npy_read(NULL, "cli_y.npy", &y, &f));
+    CHECK_EQ(y.count, 2);
+    if (y.count == 2) {
+        CHECK_NEAR(((float *)y.data)[0], 66, 0);
+        CHECK_NEAR(((float *)y.data)[1], 75, 0);
+    }
+    kn_npy_free(&y);
+    expect("eval cli_a.kn --in cli_i.npy --fill rand", 1, "cli_i.npy: it is i32[3], and PARAM slot 0 is f32[2,3]");
+    expect("eval cli_a.kn --in cli_x.npy cli_i.npy cli_x.npy", 1, "has no PARAM slot 2");
+    expect("eval cli_a.kn --fill rand --out a.npy b.npy", 1, "1 values, --out names 2 files");
+    expect("eval cli_a.kn --in=cli_x.npy --in=missing.npy", 1, "missing.npy");
+    static const char *const made[] = {"cli_a.kn", "cli_bad.kn", "cli_loop.kn", "cli_x.npy", "cli_i.npy", "cli_y.npy"};
+    for (int k = 0; k < KN_COUNT(made); k++) unlink(made[k]);
+}
+
+int main(void) {
+    if (access(KN_TEST_BUILD "/koine", X_OK) != 0) SKIP("the koine command is not built");
+    RUN(test_help);
+    RUN(test_usage);
+    RUN(test_programs);
+    return check_result();
+}
