@@ -1,0 +1,111 @@
+/* context.c - opening and closing, configuration, counters.
+ *
+ * Contract: kn_open probes nothing and starts nothing; what cannot work (an unknown device) is an error value on the
+ * context, and every call that would need it fails with the same words. */
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+#define CONTEXT_TEXT_(x) #x
+#define CONTEXT_TEXT(x) CONTEXT_TEXT_(x)
+
+static const char *const devices[] = {"CPU", "INTERP", NULL};
+
+const char *const *kn_devices(void) { return devices; }
+
+int kn_version(void) { return KN_VERSION_MAJOR * 10000 + KN_VERSION_MINOR * 100 + KN_VERSION_PATCH; }
+
+const char *kn_version_text(void) {
+    return CONTEXT_TEXT(KN_VERSION_MAJOR) "." CONTEXT_TEXT(KN_VERSION_MINOR) "." CONTEXT_TEXT(KN_VERSION_PATCH);
+}
+
+const char *kn_status_name(kn_status s) {
+    static const char *const names[] = {
+        "KN_OK",         "KN_ERR_ARG",    "KN_ERR_SHAPE",     "KN_ERR_DTYPE", "KN_ERR_DEVICE",      "KN_ERR_IO", "KN_ERR_FORMAT",
+        "KN_ERR_MEMORY", "KN_ERR_COMPILE", "KN_ERR_CANCELLED", "KN_ERR_STATE", "KN_ERR_UNSUPPORTED", "KN_ERR_INTERNAL",
+    };
+    return (unsigned)s < (unsigned)KN_COUNT(names) ? names[s] : "unknown status";
+}
+
+/* A private copy of a config string; NULL stays NULL. */
+static bool keep_text(kn_context *kn, const char **text) {
+    if (!*text) return true;
+    *text = kn_arena_copy(&kn->arena, *text, strlen(*text) + 1);
+    return *text != NULL;
+}
+
+static bool check_names(const kn_config *cfg, kn_fault *f) {
+    const char *dev = cfg->device ? cfg->device : "CPU";
+    bool        found = false;
+    for (int i = 0; devices[i]; i++) found |= !strcmp(dev, devices[i]);
+    if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU and INTERP", dev);
+    if (cfg->target && strcmp(cfg->target, "c"))
+        return kn_fail(f, KN_ERR_DEVICE, "kn_open: no target \"%s\": this build has c", cfg->target);
+    if (cfg->threads < 0) return kn_fail(f, KN_ERR_ARG, "kn_open: %d threads: 0 chooses", cfg->threads);
+    return true;
+}
+
+kn_context *kn_open(const kn_config *user) {
+    kn_config cfg = {.size = sizeof cfg};
+    if (user) {
+        if (user->size != sizeof cfg) return NULL;
+        cfg = *user;
+    }
+    kn_alloc    a  = {cfg.alloc, cfg.alloc_user};
+    kn_context *kn = kn_zalloc(cfg.alloc ? &a : NULL, sizeof *kn);
+    if (!kn) return NULL;
+    kn->own   = a;
+    kn->alloc = cfg.alloc ? &kn->own : NULL;
+    kn->seed  = cfg.seed;
+    kn_arena_init(&kn->arena, kn->alloc);
+    bool ok = keep_text(kn, &cfg.device) && keep_text(kn, &cfg.target) && keep_text(kn, &cfg.cache_dir) &&
+              keep_text(kn, &cfg.cc);
+    ok = ok && (kn->g = kg_new(kn->alloc)) && (kn->poison = kt_slot_new(kn, KT_POISON)) &&
+         (kn->root = kt_slot_new(kn, KT_SCOPE));
+    if (ok && check_names(&cfg, &kn->open_fault)) {
+        kn->rt = kr_new(kn->alloc, &cfg, &kn->open_fault);
+        ok     = kn->rt || kn->open_fault.code != KN_ERR_MEMORY;
+    }
+    if (!ok) {
+        kn_close(kn);
+        return NULL;
+    }
+    kn->scope = kn->root;
+    if (!kn->rt) kt_error(kn, kn->open_fault.code, "%s", kn->open_fault.text);
+    return kn;
+}
+
+void kn_close(kn_context *kn) {
+    if (!kn) return;
+    while (kn->scope) { /* what scopes and objects own; the slots go with their slabs */
+        kt_slot *parent = kn->scope->scope;
+        kt_slot_free(kn->scope);
+        kn->scope = parent;
+    }
+    if (kn->rt) kr_free(kn->rt);
+    if (kn->g) kg_free(kn->g);
+    for (size_t i = 0; i < kn->nslabs; i++) kt_slab_free(kn, kn->slabs[i]);
+    kn_free(kn->alloc, kn->slabs, kn->slabs_cap * sizeof *kn->slabs);
+    kn_free(kn->alloc, kn->realized, kn->realized_cap * sizeof *kn->realized);
+    kn_free(kn->alloc, kn->known, kn->known_cap * sizeof *kn->known);
+    kn_free(kn->alloc, kn->pending, kn->pending_cap * sizeof *kn->pending);
+    kn_arena_free(&kn->arena);
+    kn_alloc own = kn->own;
+    kn_free(own.resize ? &own : NULL, kn, sizeof *kn);
+}
+
+kn_status kn_get_stats(kn_context *kn, kn_stats *out) {
+    if (!kn || !out) return kt_error(kn, KN_ERR_ARG, "kn_get_stats: a NULL argument");
+    if (out->size != sizeof *out) return kt_error(kn, KN_ERR_ARG, "kn_get_stats: set .size to sizeof(kn_stats)");
+    *out = (kn_stats){.size = sizeof *out};
+    if (kn->rt) kr_stats(kn->rt, out);
+    out->size = sizeof *out;
+    return KN_OK;
+}
+
+void kn_cancel(kn_context *kn) {
+    if (kn && kn->rt) kr_cancel(kn->rt);
+}
+
+#undef CONTEXT_TEXT
+#undef CONTEXT_TEXT_

@@ -1,0 +1,391 @@
+/* run.c - when values become storage: what one run computes, and what stays true afterwards.
+ *
+ * The graph is interned and buffers change, so a node may mean two values at two times: before and after an assignment
+ * to a buffer it reads. Two rules keep every live handle at its own value.
+ *   1. A buffer is overwritten in place only when no surviving lazy handle depends on it, through sources or through
+ *      `realized`. Otherwise the new value gets a fresh buffer and the old one lives on for its readers.
+ *   2. After a buffer was overwritten, no node that depends on it is noted in `realized`.
+ * Assignments are functional until they run: readers of the tensor use the assigned value's node. */
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+/* ---- walking --------------------------------------------------------------------------------------------------- */
+
+static kt_slot *first_from(const kt_slot *scope) {
+    while (scope && !scope->first) scope = scope->scope;
+    return scope ? scope->first : NULL;
+}
+
+kt_slot *kt_first(const kn_context *kn) { return first_from(kn->scope); }
+kt_slot *kt_next(const kt_slot *s) { return s->next ? s->next : first_from(s->scope->scope); }
+
+static kn_ref realized_as(const kn_context *kn, kn_ref n) { return n < kn->realized_cap ? kn->realized[n] : 0; }
+
+kn_ref kt_node(kt_slot *s) {
+    kn_ref r = realized_as(s->kn, s->node);
+    if (r) s->node = r;
+    return s->node;
+}
+
+kn_ref kt_buffer_of(const kn_graph *g, kn_ref node) {
+    while (node && kg_op(g, node) == KN_OP_RESHAPE) node = kg_at(g, node, 0);
+    return node && kg_op(g, node) == KN_OP_BUFFER ? node : 0;
+}
+
+bool kt_mark(kn_context *kn, const kn_ref *nodes, size_t n, bool stop, uint8_t *mark, uint32_t count) {
+    kn_graph *g     = kn->g;
+    kn_ref   *stack = kn_realloc(kn->alloc, NULL, 0, count * sizeof *stack);
+    if (!stack) return false;
+    size_t top = 0;
+    for (size_t i = 0; i < n; i++)
+        if (nodes[i] && !mark[nodes[i]]) mark[nodes[i]] = 1, stack[top++] = nodes[i];
+    while (top) {
+        kn_ref id = stack[--top], r = realized_as(kn, id);
+        if (r && !mark[r]) mark[r] = 1, stack[top++] = r;
+        if (r && stop) continue;
+        const kn_ref *src = kg_src(g, id);
+        for (uint32_t k = kg_nsrc(g, id); k-- > 0;)
+            if (!mark[src[k]]) mark[src[k]] = 1, stack[top++] = src[k];
+    }
+    kn_free(kn->alloc, stack, count * sizeof *stack);
+    return true;
+}
+
+/* ---- storage --------------------------------------------------------------------------------------------------- */
+
+kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int rank, const void *data) {
+    kn_fault *f    = kg_fault(kn->g);
+    int64_t   size = 1, bytes;
+    for (int i = 0; i < rank; i++)
+        if (!kn_mul_ok(size, dims[i], &size)) return kn_fail(f, KN_ERR_SHAPE, "too many elements"), 0;
+    if (!kn_mul_ok(size, kn_dsize(dtype), &bytes)) return kn_fail(f, KN_ERR_SHAPE, "too many elements"), 0;
+    int64_t slot = kr_buffer_new(kn->rt, size, dtype, f);
+    if (!slot) return 0;
+    if (data) {
+        void *to = kr_buffer_data(kn->rt, slot, f);
+        if (!to) {
+            kr_buffer_release(kn->rt, slot);
+            return 0;
+        }
+        memcpy(to, data, (size_t)bytes);
+    }
+    kn_ref r = kg_reshape(kn->g, kg_buffer(kn->g, slot, size, dtype, 0, KN_GLOBAL), dims, rank);
+    if (!r) kr_buffer_release(kn->rt, slot);
+    return r;
+}
+
+/* A copy of what a storage node holds now. */
+static kn_ref copy_storage(kn_context *kn, kn_ref node) {
+    kn_ref         buf  = kt_buffer_of(kn->g, node);
+    const void    *data = kr_buffer_data(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), kg_fault(kn->g));
+    int            rank;
+    const int64_t *dims = kg_shape(kn->g, node, &rank);
+    return data ? kt_storage_node(kn, (kn_dtype)kg_dtype(kn->g, node), dims, rank, data) : 0;
+}
+
+/* ---- notes of what is computed --------------------------------------------------------------------------------- */
+
+/* Not making a note costs a second computation, never a wrong value: a failed allocation is not reported. */
+static void note(kn_context *kn, kn_ref node, kn_ref storage) {
+    size_t old = kn->realized_cap;
+    if (node == storage || !KN_GROW(kn->alloc, kn->known, kn->known_cap, kn->nknown + 1)) return;
+    if (!KN_GROW(kn->alloc, kn->realized, kn->realized_cap, (size_t)node + 1)) return;
+    memset(kn->realized + old, 0, (kn->realized_cap - old) * sizeof *kn->realized);
+    if (!kn->realized[node]) kn->known[kn->nknown++] = node;
+    kn->realized[node] = storage;
+}
+
+/* dep[n] = 1 for every node whose sources lead to one of the buffers. */
+static void mark_dependents(const kn_graph *g, const kn_ref *buffers, int n, uint8_t *dep, uint32_t count) {
+    memset(dep, 0, count);
+    for (int i = 0; i < n; i++) dep[buffers[i]] = 1;
+    for (kn_ref id = 1; id < count; id++) {
+        const kn_ref *src = kg_src(g, id);
+        for (uint32_t k = kg_nsrc(g, id); k-- > 0 && !dep[id];) dep[id] = dep[src[k]];
+    }
+}
+
+/* Rule 2. dep as above. */
+static void forget(kn_context *kn, const uint8_t *dep) {
+    size_t at = 0;
+    for (size_t i = 0; i < kn->nknown; i++) {
+        kn_ref n = kn->known[i];
+        if (dep[n] || dep[kn->realized[n]]) kn->realized[n] = 0;
+        else kn->known[at++] = n;
+    }
+    kn->nknown = at;
+}
+
+bool kt_overwritten(kn_context *kn, kn_ref buffer) {
+    uint32_t count = kg_count(kn->g);
+    uint8_t *dep   = kn_realloc(kn->alloc, NULL, 0, count);
+    if (!dep) return kn_oom(kg_fault(kn->g));
+    mark_dependents(kn->g, &buffer, 1, dep, count);
+    forget(kn, dep);
+    kn_free(kn->alloc, dep, count);
+    return true;
+}
+
+/* ---- pending assignments --------------------------------------------------------------------------------------- */
+
+static kt_pending *pending_of(kn_context *kn, const kt_slot *t) {
+    for (size_t i = 0; i < kn->npending; i++)
+        if (kn->pending[i].t == t) return &kn->pending[i];
+    return NULL;
+}
+
+static void remove_pending(kn_context *kn, kt_pending *p) {
+    size_t at = (size_t)(p - kn->pending);
+    memmove(p, p + 1, (kn->npending - at - 1) * sizeof *p);
+    kn->npending--;
+}
+
+void kt_drop_pending(kn_context *kn, const kt_slot *t) {
+    kt_pending *p = pending_of(kn, t);
+    if (p) remove_pending(kn, p);
+}
+
+void kt_undo_pending(kn_context *kn, uint32_t depth) {
+    for (size_t i = kn->npending; i-- > 0;)
+        if (kn->pending[i].depth >= depth) {
+            kn->pending[i].t->node = kn->pending[i].t->store;
+            remove_pending(kn, &kn->pending[i]);
+        }
+}
+
+bool kt_add_pending(kn_context *kn, kt_slot *t, kn_ref value) {
+    kt_pending *p = pending_of(kn, t);
+    if (!p) {
+        if (!KN_GROW(kn->alloc, kn->pending, kn->pending_cap, kn->npending + 1)) {
+            kt_fail(kn, KN_ERR_MEMORY, "out of memory");
+            return false;
+        }
+        p = &kn->pending[kn->npending++];
+    }
+    *p      = (kt_pending){.t = t, .depth = kn->scope->depth};
+    t->node = value;
+    return true;
+}
+
+/* ---- one run --------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    kn_context *kn;
+    kn_ref     *nodes; /* scratch: a node a live handle and a pending assignment */
+    size_t      cap;
+    uint8_t    *mark;
+    uint32_t    count; /* nodes of the graph when the run began */
+    kn_ref     *roots, *results, *inplace; /* cap each */
+    int         nroots, ninplace;
+    uint8_t    *dep; /* of the nodes before kr_run: depends on a buffer assigned in place */
+    uint32_t    ndep;
+    int        *root_of; /* of want[i]: its root, -1 none; then of pending[i] */
+} run;
+
+static bool run_begin(run *r, kn_context *kn, int n) {
+    *r       = (run){.kn = kn, .count = kg_count(kn->g), .cap = (size_t)kn->ntensors + kn->npending + (size_t)n + 1};
+    r->nodes = kn_realloc(kn->alloc, NULL, 0, r->cap * 4 * sizeof *r->nodes);
+    r->root_of = kn_realloc(kn->alloc, NULL, 0, r->cap * sizeof *r->root_of);
+    r->mark  = kn_realloc(kn->alloc, NULL, 0, r->count);
+    if (!r->nodes || !r->root_of || !r->mark) return false;
+    r->roots   = r->nodes + r->cap;
+    r->results = r->roots + r->cap;
+    r->inplace = r->results + r->cap;
+    return true;
+}
+
+static void run_end(run *r) {
+    kn_free(r->kn->alloc, r->nodes, r->cap * 4 * sizeof *r->nodes);
+    kn_free(r->kn->alloc, r->root_of, r->cap * sizeof *r->root_of);
+    kn_free(r->kn->alloc, r->mark, r->count);
+    kn_free(r->kn->alloc, r->dep, r->ndep);
+}
+
+static int add_root(run *r, kn_ref node) {
+    for (int i = 0; i < r->nroots; i++)
+        if (r->roots[i] == node) return i;
+    r->roots[r->nroots] = node;
+    return r->nroots++;
+}
+
+/* Which assignments run: those of the scope, and all once a wanted value reads one of the others. */
+static bool choose_pending(run *r, kt_slot *const *want, int n, uint32_t depth) {
+    kn_context *kn   = r->kn;
+    size_t      left = 0, at = 0;
+    for (size_t i = 0; i < kn->npending; i++) {
+        kn->pending[i].run   = depth != KT_NOW && kn->pending[i].depth >= depth;
+        kn->pending[i].fresh = false;
+        kn->pending[i].copy  = 0;
+        left += !kn->pending[i].run;
+    }
+    if (!left) return true;
+    bool all = false;
+    for (int i = 0; i < n; i++) {
+        if (want[i]->flags & KT_WANTED) r->nodes[at++] = want[i]->node;
+        all |= pending_of(kn, want[i]) != NULL;
+    }
+    for (size_t i = 0; i < kn->npending; i++)
+        if (kn->pending[i].run) r->nodes[at++] = kn->pending[i].t->node;
+    memset(r->mark, 0, r->count);
+    if (!kt_mark(kn, r->nodes, at, true, r->mark, r->count)) return false;
+    for (size_t i = 0; i < kn->npending; i++) {
+        kn_ref v = kn->pending[i].t->node;
+        all |= !kn->pending[i].run && r->mark[v] && !realized_as(kn, v);
+    }
+    for (size_t i = 0; all && i < kn->npending; i++) kn->pending[i].run = true;
+    return true;
+}
+
+/* Rule 1: who still reads the buffers that are about to be assigned. */
+static bool find_readers(run *r) {
+    kn_context *kn = r->kn;
+    size_t      at = 0;
+    for (kt_slot *s = kt_first(kn); s; s = kt_next(s)) {
+        kt_pending *p = pending_of(kn, s);
+        if (s->flags & KT_WANTED || (p && p->run)) continue;
+        r->nodes[at++] = s->node;
+    }
+    memset(r->mark, 0, r->count);
+    if (!kt_mark(kn, r->nodes, at, false, r->mark, r->count)) return false;
+    for (size_t i = 0; i < kn->npending; i++) {
+        kt_pending *p = &kn->pending[i];
+        p->fresh      = p->run && r->mark[kt_buffer_of(kn->g, p->t->store)];
+    }
+    return true;
+}
+
+static bool build_roots(run *r, kt_slot *const *want, int n) {
+    kn_context *kn = r->kn;
+    kn_graph   *g  = kn->g;
+    for (int i = 0; i < n; i++)
+        r->root_of[i] = want[i]->flags & KT_WANTED ? add_root(r, want[i]->node) : -1;
+    for (size_t i = 0; i < kn->npending; i++) {
+        kt_pending *p  = &kn->pending[i];
+        int        *at = &r->root_of[(size_t)n + i];
+        *at            = -1;
+        if (!p->run) continue;
+        kn_ref value = kt_node(p->t);
+        if (p->fresh && kt_buffer_of(g, value)) {
+            if (!(p->copy = copy_storage(kn, value))) return false;
+        } else if (p->fresh) {
+            *at = add_root(r, value);
+        } else {
+            kn_ref  buf  = kt_buffer_of(g, p->t->store);
+            int64_t size = kg_numel(g, buf);
+            kn_ref  set  = kg_store(g, buf, kg_reshape(g, value, &size, 1), 0);
+            kn_ref  root = kg_after(g, buf, &set, 1);
+            if (!root) return false;
+            *at = add_root(r, root);
+            r->inplace[r->ninplace++] = buf;
+        }
+    }
+    r->ndep = kg_count(g);
+    r->dep  = kn_realloc(kn->alloc, NULL, 0, r->ndep);
+    if (!r->dep) return kn_oom(kg_fault(g));
+    mark_dependents(g, r->inplace, r->ninplace, r->dep, r->ndep);
+    return true;
+}
+
+/* The storage node of a root's result, shaped like `like`. A buffer that existed before the run is someone else's. */
+static kn_ref result_node(run *r, int root, kn_ref like, bool *shared) {
+    int            rank;
+    const int64_t *dims = kg_shape(r->kn->g, like, &rank);
+    *shared             = r->results[root] < r->count;
+    return kg_reshape(r->kn->g, r->results[root], dims, rank);
+}
+
+static bool owned_twice(kn_context *kn, kn_ref buf, const kt_slot *by) {
+    for (kt_slot *s = kt_first(kn); s; s = kt_next(s))
+        if (s != by && s->store && kt_buffer_of(kn->g, s->store) == buf) return true;
+    return false;
+}
+
+static void settle(run *r, kt_slot *s, int root, kn_ref value) {
+    bool   shared;
+    kn_ref st = result_node(r, root, value, &shared);
+    if (!st) return; /* out of memory, in the graph's fault */
+    s->node  = st;
+    s->store = shared || owned_twice(r->kn, kt_buffer_of(r->kn->g, st), s) ? 0 : st;
+    s->flags |= KT_OWNABLE;
+    if (!r->dep[value]) note(r->kn, value, st);
+}
+
+static bool run_roots(run *r, kt_slot *const *want, int n) {
+    kn_context *kn = r->kn;
+    kn_graph   *g  = kn->g;
+    if (r->nroots && !kr_run(kn->rt, g, kn->realized, (uint32_t)kn->realized_cap, r->roots, r->nroots, r->results, kg_fault(g)))
+        return false;
+    if (r->ninplace) forget(kn, r->dep);
+    for (size_t i = 0; i < kn->npending; i++) {
+        kt_pending *p    = &kn->pending[i];
+        int         root = r->root_of[(size_t)n + i];
+        if (!p->run) continue;
+        kn_ref value = p->t->node;
+        if (p->copy) {
+            p->t->node = p->t->store = p->copy;
+        } else if (p->fresh) {
+            settle(r, p->t, root, value);
+        } else {
+            p->t->node = p->t->store;
+            if (!r->dep[value] && !kt_buffer_of(g, value)) note(kn, value, p->t->store);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        if (r->root_of[i] >= 0) settle(r, want[i], r->root_of[i], want[i]->node);
+    for (size_t i = kn->npending; i-- > 0;)
+        if (kn->pending[i].run) remove_pending(kn, &kn->pending[i]);
+    return kg_fault(g)->code == KN_OK;
+}
+
+bool kt_run(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_t depth) {
+    bool   any = depth != KT_NOW && kn->npending;
+    run    r;
+    kn_graph *g = kn->g;
+    for (int i = 0; i < n; i++) {
+        kt_slot *s = want[i];
+        kt_node(s);
+        bool lazy = !kt_buffer_of(g, s->node) && kg_numel(g, s->node) != 0;
+        s->flags  = (uint8_t)(lazy && !pending_of(kn, s) ? s->flags | KT_WANTED : s->flags & ~KT_WANTED);
+        any |= lazy || pending_of(kn, s);
+    }
+    if (!any) return true;
+    bool ok = run_begin(&r, kn, n) && choose_pending(&r, want, n, depth) && find_readers(&r);
+    if (!ok) kn_oom(kg_fault(g));
+    ok = ok && build_roots(&r, want, n) && run_roots(&r, want, n);
+    if (!ok) {
+        for (size_t i = kn->npending; i-- > 0;)
+            if (kn->pending[i].run) {
+                kn->pending[i].t->node = kn->pending[i].t->store;
+                remove_pending(kn, &kn->pending[i]);
+            }
+        kt_take_fault(kn, kg_fault(g), op);
+    }
+    for (int i = 0; i < n; i++) want[i]->flags &= (uint8_t)~KT_WANTED;
+    run_end(&r);
+    return ok;
+}
+
+bool kt_make_storage(kn_context *kn, const char *op, kt_slot *const *t, int n) {
+    kt_slot **lazy = kn_realloc(kn->alloc, NULL, 0, ((size_t)n + 1) * sizeof *lazy);
+    int       k    = 0;
+    bool      ok   = lazy || kn_oom(kg_fault(kn->g));
+    for (int i = 0; ok && i < n; i++) {
+        if (t[i]->store) continue;
+        ok        = t[i]->flags & KT_OWNABLE;
+        lazy[k++] = t[i];
+        if (!ok)
+            kn_fail(kg_fault(kn->g), KN_ERR_STATE, "the tensor is a view or a lazy result and owns no storage: kn_realize "
+                    "or kn_contiguous gives it some");
+    }
+    ok = ok && kt_run(kn, op, lazy, k, KT_NOW);
+    for (int i = 0; ok && i < k; i++) {
+        if (lazy[i]->store || !kg_numel(kn->g, lazy[i]->node)) continue;
+        kn_ref copy = copy_storage(kn, lazy[i]->node); /* it shares its buffer, or borrows it */
+        ok          = copy != 0;
+        if (ok) lazy[i]->node = lazy[i]->store = copy;
+    }
+    kn_free(kn->alloc, lazy, ((size_t)n + 1) * sizeof *lazy);
+    if (!ok && kg_fault(kn->g)->code != KN_OK) kt_take_fault(kn, kg_fault(kn->g), op);
+    return ok;
+}

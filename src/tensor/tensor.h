@@ -1,0 +1,186 @@
+/* tensor.h - the inside of the front end: contexts, handles, scopes, and what every op is written with.
+ *
+ * A tensor is a handle on a node of the context's one graph. Handles are slots of 64 bytes, aligned to 64, in slabs that
+ * live as long as the context; the low six bits of a kn_tensor* (and of a kn_scope*) are the slot's generation, so that
+ * a handle whose scope has ended is recognised as long as its slot was not reused 64 times. Slots are reused first in,
+ * first out, to put that off.
+ *
+ * Node numbers are valid until the next kn_end (which may compact the graph); only handles last longer.
+ *
+ * An op is written as
+ *     kt_call c;
+ *     kn_ref  n[2];
+ *     if (!kt_begin(&c, "kn_add", (kn_tensor *[]){a, b}, 2, n)) return kt_poison(&c);
+ *     ... if (misuse) return kt_fail(c.kn, KN_ERR_SHAPE, "kn_add: ...");
+ *     return kt_wrap(c.kn, kg_op2(c.g, KN_OP_ADD, n[0], n[1]), "kn_add");
+ * A node of 0 becomes a poison tensor and the graph's fault the context's. */
+#ifndef KN_TENSOR_H
+#define KN_TENSOR_H
+
+#include "base/base.h"
+#include "dialect/uop.h"
+#include "runtime/runtime.h"
+
+enum { KT_ALIGN = 64, KT_SHAPE_TEXT = 400 };
+
+enum kt_kind { KT_FREE, KT_TENSOR, KT_SCOPE, KT_POISON };
+
+enum kt_flag {
+    KT_KEEP          = 1, /* moves one scope out at kn_end */
+    KT_OWNABLE       = 2, /* created or computed, not a view: may be given storage of its own by kn_assign and kn_write */
+    KT_REQUIRES_GRAD = 4,
+    KT_WANTED        = 8, /* of one run: this handle is about to become storage */
+};
+
+typedef struct kt_slot {
+    kn_context     *kn;
+    struct kt_slot *next, *prev; /* the tensors of one scope, newest first; next also links the free slots */
+    struct kt_slot *scope;       /* a tensor's scope; a scope's parent */
+    union {
+        struct {
+            kn_ref node;  /* the value */
+            kn_ref store; /* RESHAPE(BUFFER) of the storage it alone owns, 0 if none */
+        };
+        struct kt_slot *first; /* a scope's tensors */
+    };
+    union {
+        kn_tensor       *grad;   /* of the last kn_backward (gradient.c) */
+        struct kt_block *blocks; /* a scope's kt_own memory */
+    };
+    uint32_t depth; /* of a scope */
+    uint8_t  kind, gen, flags;
+} kt_slot;
+
+/* kn_assign's effect that has not run yet: `value`, cast and shaped like the tensor, goes to t's storage. Readers of t
+ * made since then use `value` itself. */
+typedef struct kt_pending {
+    kt_slot *t;
+    uint32_t depth; /* of the scope open at kn_assign */
+    bool     run;   /* of one run: included */
+    bool     fresh; /* of one run: someone still reads the old contents, so the result gets a buffer of its own */
+    kn_ref   copy;  /* of one run: that buffer, where the value was there to be copied */
+} kt_pending;
+
+struct kn_context {
+    kn_alloc        own; /* what `alloc` points to when the config has an allocator */
+    const kn_alloc *alloc;
+    kn_arena        arena; /* strings of the config */
+    kn_runtime     *rt;    /* NULL: the device could not be opened; open_fault says why */
+    kn_fault        open_fault;
+    kn_graph       *g;
+    kn_fault        fault;
+    bool            sited; /* the fault has its call site, or takes none */
+    char            text[640];
+    void          **slabs;
+    size_t          nslabs, slabs_cap;
+    kt_slot        *free_first, *free_last;
+    kt_slot        *poison, *root, *scope; /* scope: the innermost open one */
+    uint32_t        ntensors;              /* live tensor handles */
+    /* realized[n]: RESHAPE(BUFFER) that holds the value of node n, or 0; known[]: the nodes that have one. */
+    kn_ref     *realized;
+    size_t      realized_cap;
+    kn_ref     *known;
+    size_t      nknown, known_cap;
+    kt_pending *pending;
+    size_t      npending, pending_cap;
+    uint64_t    seed, draws; /* random.c */
+};
+
+/* ---- handles (handle.c) -------------------------------------------------------------------------------------- */
+
+/* The live slot of a handle; NULL for NULL, poison and stale handles. */
+kt_slot   *kt_slot_of(kn_tensor *t);
+kn_tensor *kt_handle(const kt_slot *s);
+/* A tensor of the innermost scope. node 0: poison, with the graph's fault under the name `op`. */
+kn_tensor *kt_wrap(kn_context *kn, kn_ref node, const char *op);
+/* The same for a tensor that creation functions make: kn_assign may give it storage. */
+kn_tensor *kt_wrap_created(kn_context *kn, kn_ref node, const char *op);
+/* The poison tensor; the context keeps the first failure. kt_error is for functions that return a status. */
+kn_tensor *kt_fail(kn_context *kn, kn_status code, const char *fmt, ...) KN_PRINTF(3, 4);
+kn_status  kt_error(kn_context *kn, kn_status code, const char *fmt, ...) KN_PRINTF(3, 4);
+kn_status  kt_take_fault(kn_context *kn, kn_fault *f, const char *op); /* f is cleared */
+/* Memory (zeroed) that belongs to the innermost scope; NULL: out of memory, and recorded. */
+void *kt_own(kn_context *kn, size_t size);
+
+/* A tensor argument is live and of context kn; records what is wrong with it otherwise. kn may be NULL. */
+kt_slot *kt_check(kn_context *kn, const char *op, kn_tensor *t);
+
+typedef struct kt_call {
+    kn_context *kn; /* of the first operand that has one; NULL: none */
+    kn_graph   *g;
+    const char *op;
+} kt_call;
+/* Checks n operands and gives their nodes (storage where already computed). False: the failure is recorded. */
+bool       kt_begin(kt_call *c, const char *op, kn_tensor *const *in, int n, kn_ref *node);
+/* The same for functions that make tensors from nothing: false if the context cannot. */
+bool       kt_begin_new(kt_call *c, const char *op, kn_context *kn);
+kn_tensor *kt_poison(const kt_call *c); /* NULL if no context is known */
+
+kt_slot  *kt_slot_new(kn_context *kn, enum kt_kind kind); /* NULL: out of memory, and recorded */
+void      kt_slot_free(kt_slot *s);
+void      kt_slab_free(kn_context *kn, void *slab);
+void      kt_link(kt_slot *scope, kt_slot *t);
+void      kt_unlink(kt_slot *t);
+kn_scope *kt_scope_handle(const kt_slot *s);
+kt_slot  *kt_scope_of(kn_scope *p); /* NULL for NULL and ended scopes */
+
+/* ---- storage and runs (run.c, value.c, scope.c) ------------------------------------------------------------------------- */
+
+/* RESHAPE(BUFFER{fresh slot}, dims); data NULL: zeros. 0 on failure, with the graph's fault set. Not for numel 0. */
+kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int rank, const void *data);
+/* A tensor that owns such storage (or, without elements, a constant). */
+kn_tensor *kt_storage(kn_context *kn, const char *op, kn_dtype dtype, const int64_t *dims, int rank, const void *data);
+/* The BUFFER below a storage node (RESHAPEs of BUFFER), 0 if it is none. */
+kn_ref kt_buffer_of(const kn_graph *g, kn_ref node);
+/* The node of a handle, following `realized`. */
+kn_ref kt_node(kt_slot *s);
+/* Give tensors that are not views storage of their own, with their values in it. False: recorded under `op`. */
+bool kt_make_storage(kn_context *kn, const char *op, kt_slot *const *t, int n);
+/* Compute n tensors into storage in one schedule, together with the assignments of scopes of at least `depth` (KT_NOW:
+ * those that a wanted value reads). False: recorded under `op`; the assignments are undone, the tensors stay lazy. */
+#define KT_NOW UINT32_MAX
+bool kt_run(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_t depth);
+/* t := value at the run of the innermost scope. t has storage; value is cast and shaped like it. */
+bool kt_add_pending(kn_context *kn, kt_slot *t, kn_ref value);
+/* The assignments of scopes of at least `depth` will not happen. */
+void kt_undo_pending(kn_context *kn, uint32_t depth);
+void kt_drop_pending(kn_context *kn, const kt_slot *t);
+/* A buffer is about to be overwritten in place (no lazy handle depends on it): forget what was computed from it. */
+bool kt_overwritten(kn_context *kn, kn_ref buffer);
+/* mark[n] = 1 for every node reached from nodes[] through sources and through `realized`. With `stop`, of a realized
+ * node only its storage is visited. mark has a byte for each of the `count` nodes of the graph. */
+bool kt_mark(kn_context *kn, const kn_ref *nodes, size_t n, bool stop, uint8_t *mark, uint32_t count);
+/* The innermost scope first, the newest tensor first; NULL ends. */
+kt_slot *kt_first(const kn_context *kn);
+kt_slot *kt_next(const kt_slot *s);
+/* Drop what no handle reaches: buffers, notes of realized nodes, and, once it is mostly dead, the graph's nodes. */
+void kt_sweep(kn_context *kn);
+
+/* ---- what ops share (elementwise.c, reduce.c) ------------------------------------------------------------------ */
+
+/* "(64,784)"; out has room for KT_SHAPE_TEXT. Returns out. */
+const char *kt_shape_text(const kn_graph *g, kn_ref n, char *out);
+const char *kt_dims_text(const int64_t *dims, int rank, char *out);
+/* An axis of -rank .. rank-1 made non-negative; -1 and the failure recorded otherwise. */
+int kt_axis(const kt_call *c, kn_ref x, int axis);
+/* The dtype both operands are brought to (koine.h, elementwise). */
+kn_dtype kt_promote(kn_dtype a, kn_dtype b);
+bool     kt_broadcasts(const kt_call *c, kn_ref a, kn_ref b); /* or records the failure */
+kn_ref   kt_const(const kt_call *c, int dtype, double v);
+/* x as floats (integers: f32), and as floats that sums and elementary functions are computed in (at least f32). */
+kn_ref kt_float(const kt_call *c, kn_ref x);
+kn_ref kt_wide(const kt_call *c, kn_ref x);
+/* What sums of a dtype give, and what they are accumulated in. */
+int kt_sum_dtype(int dtype);
+int kt_acc_dtype(int dtype);
+/* Tensor-level compositions on nodes; a node 0 passes through. */
+kn_ref kt_exp(const kt_call *c, kn_ref x);
+kn_ref kt_log(const kt_call *c, kn_ref x);
+kn_ref kt_reduce(const kt_call *c, int op, kn_ref x, int axis);          /* one axis, kept with size 1 */
+kn_ref kt_drop_axis(const kt_call *c, kn_ref x, int axis);               /* of size 1 */
+kn_ref kt_iota(const kt_call *c, int64_t n, int rank, int axis);         /* dtype index; n > 0 */
+kn_ref kt_fill(const kt_call *c, kn_dtype dtype, double v, const int64_t *dims, int rank);
+bool   kt_dims_ok(const kt_call *c, const int64_t *dims, int rank);      /* or records the failure */
+bool   kt_dtype_ok(const kt_call *c, kn_dtype dtype);                    /* of a tensor; or records the failure */
+
+#endif
