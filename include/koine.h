@@ -107,8 +107,8 @@ typedef struct kn_config {
  * malformed config (unknown size); a device that does not exist is reported by kn_error on the context. */
 KN_API kn_context *kn_open(const kn_config *cfg);
 KN_API void        kn_close(kn_context *kn);
-/* The first error since the last kn_end or kn_clear_error, "" if none: "train.c:4: kn_matmul: (64,784) x (100,10): ...".
- * Valid until the next call with the context. */
+/* The first error of the open scopes, "" if none: "train.c:4: kn_matmul: (64,784) x (100,10): ...". After a kn_end that failed,
+ * what it failed with, until the next kn_begin or kn_clear_error. Valid until the next call with the context. */
 KN_API const char *kn_error(kn_context *kn);
 KN_API kn_status   kn_error_code(kn_context *kn);
 KN_API void        kn_clear_error(kn_context *kn);
@@ -144,7 +144,8 @@ KN_API kn_scope *kn_begin(kn_context *kn);
 /* Keep t one scope out: kn_end computes it. Returns t. */
 KN_API kn_tensor *kn_keep(kn_tensor *t);
 /* Run kept tensors and pending assignments, drop everything else of the scope (and scopes opened inside it and not
- * ended), return and clear the first error. */
+ * ended), return and clear the first error. After an error nothing runs: the scope's assignments do not happen, and
+ * tensors that were kept stay unevaluated. */
 KN_API kn_status kn_end(kn_scope *s);
 /* Run now what these tensors need. */
 KN_API kn_status kn_realize(kn_tensor *const *t, int n);
@@ -175,8 +176,10 @@ KN_API void       kn_seed(kn_context *kn, uint64_t seed);
 KN_API kn_tensor *kn_rand(kn_context *kn, const kn_dim *dims, int rank);
 KN_API kn_tensor *kn_randn(kn_context *kn, const kn_dim *dims, int rank);
 KN_API kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *dims, int rank);
+#ifndef __cplusplus
 #define KN_DIMS(...) \
     ((const kn_dim[]){__VA_ARGS__}), ((int)(sizeof((const kn_dim[]){__VA_ARGS__}) / sizeof(kn_dim)))
+#endif
 
 /* ---- looking ------------------------------------------------------------------------------------------------- */
 
@@ -191,8 +194,8 @@ KN_API int         kn_ok(kn_tensor *t);           /* 0 for poison, NULL or a han
 KN_API kn_status kn_read(kn_tensor *t, kn_dtype dtype, void *dst, size_t bytes);
 /* The value of a tensor of one element; NaN on error. */
 KN_API double kn_item(kn_tensor *t);
-/* Refills a tensor that owns storage (kn_from, kn_empty, a parameter) from `bytes` bytes of its dtype. Pending
- * reads of the old contents are computed first. */
+/* Refills, now, a tensor that was created, kept or realized (not a view) from `bytes` bytes of its dtype. Reads of t made
+ * before keep the old contents. */
 KN_API kn_status kn_write(kn_tensor *t, const void *src, size_t bytes);
 /* Writes the program that computes t, in the text form, as it is after `stage`: "tensor", "callify", "rangeify",
  * "optimize", "expand", "select", "linearize", "plan", "render". */
@@ -216,7 +219,7 @@ KN_API kn_tensor *kn_stack(kn_tensor *const *x, int n, int axis);
 
 /* ---- elementwise, with broadcasting (NumPy's rules) ----------------------------------------------------------- */
 /* Operands of different dtypes are promoted: bool < integers < floats, then by width; signed with unsigned gives the
- * next wider signed. The _s forms take a scalar that takes x's dtype (weakly typed); a fractional scalar makes an
+ * next wider signed (i64 where there is none). The _s forms take a scalar that takes x's dtype (weakly typed); a fractional scalar makes an
  * integer x f32. */
 KN_API kn_tensor *kn_add(kn_tensor *a, kn_tensor *b);
 KN_API kn_tensor *kn_sub(kn_tensor *a, kn_tensor *b);
@@ -282,8 +285,10 @@ typedef struct kn_axes {
     int n; /* 0: all axes */
     int a[8];
 } kn_axes;
+#ifndef __cplusplus
 #define KN_AXES(...) \
     { (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)), { __VA_ARGS__ } }
+#endif
 
 typedef struct kn_reduce_opts {
     kn_axes axes;       /* empty: all */
@@ -303,7 +308,7 @@ KN_API kn_tensor *kn_std_opt(kn_tensor *x, const kn_reduce_opts *o);
 /* ---- products and layers -------------------------------------------------------------------------------------- */
 
 /* (..., M, K) x (..., K, N) -> (..., M, N); leading axes broadcast; a rank-1 operand is a row, or a column, that is
- * dropped from the result. */
+ * dropped from the result. Narrow floats are summed in f32 and rounded once; narrow integers give what kn_sum gives. */
 KN_API kn_tensor *kn_matmul(kn_tensor *a, kn_tensor *b);
 KN_API kn_tensor *kn_softmax(kn_tensor *x, int axis);
 KN_API kn_tensor *kn_log_softmax(kn_tensor *x, int axis);
@@ -319,8 +324,9 @@ KN_API kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype); /
 
 /* ---- state, gradients, optimisers ------------------------------------------------------------------------------ */
 
-/* t := value when the scope ends (or a reader of t is computed): t must own storage and have value's shape; value is cast
- * to its dtype. Reads of t made before keep the old contents. Returns t. */
+/* t := value when the scope ends (or a reader of t is computed). t is a tensor that was created, kept or realized, not a
+ * view, and has value's shape; value is cast to its dtype. Reads of t made before keep the old contents, reads made
+ * after see the new ones. Memory lent by kn_wrap is not written. Returns t. */
 KN_API kn_tensor *kn_assign(kn_tensor *t, kn_tensor *value);
 /* d loss / d x[i] for each of n tensors into grad[i]; loss has one element. A tensor loss does not depend on gets
  * zeros. A gradient belongs to the current scope. */
@@ -355,20 +361,38 @@ KN_API kn_status kn_minimize(kn_optim *opt, kn_tensor *loss);
 
 #ifdef __cplusplus
 }
+
+/* The sizes, and the axes, as C++ writes them; a KN_DIMS lives until the end of the full expression it stands in. */
+template <int n> struct kn_dims_ {
+    kn_dim        d[n];
+    const kn_dim *at() const { return d; }
+};
+template <class... T> inline kn_dims_<(int)sizeof...(T)> kn_dims_of_(T... d) {
+    return kn_dims_<(int)sizeof...(T)>{{(kn_dim)d...}};
+}
+template <class... T> inline int kn_count_(T...) { return (int)sizeof...(T); }
+template <class... T> inline kn_axes kn_axes_of_(T... a) { return kn_axes{(int)sizeof...(T), {(int)a...}}; }
+#define KN_DIMS(...) kn_dims_of_(__VA_ARGS__).at(), kn_count_(__VA_ARGS__)
+#define KN_AXES(...) kn_axes_of_(__VA_ARGS__)
 #endif
 
-/* ---- call sites and options (C) ------------------------------------------------------------------------------ */
-#define KN_HEAD_(a, ...) a
-#define KN_TAIL_(a, ...) __VA_ARGS__
+/* ---- options and call sites ----------------------------------------------------------------------------------- */
+/* C: options are named behind the operands, kn_mean(x, .axes = KN_AXES(0), .keep = 1). C++: kn_mean(x, options), where
+ * KN_AXES(0) is an expression. The macros of tensor functions attach file and line of a call to its failure; a function's
+ * name without parentheses is the plain function. KN_NO_CALLSITE leaves the files and lines out. */
 #ifdef KN_NO_CALLSITE
-#define KN_HERE_(t) (t)
+#define KN_HERE_(...) __VA_ARGS__
 #else
-#define KN_HERE_(t) kn_here((t), __FILE__, __LINE__)
+#define KN_HERE_(...) kn_here(__VA_ARGS__, __FILE__, __LINE__)
 #endif
 
 #ifndef __cplusplus
+#define KN_HEAD_(a, ...) a
+#define KN_TAIL_(a, ...) __VA_ARGS__
 #define KN_OPT_(fn, type, ...) \
     fn(KN_HEAD_(__VA_ARGS__, 0), &(const type){KN_TAIL_(__VA_ARGS__, .size = sizeof(type))})
+#define KN_OPT3_(fn, type, a, b, ...) \
+    fn(a, b, KN_HEAD_(__VA_ARGS__, 0), &(const type){KN_TAIL_(__VA_ARGS__, .size = sizeof(type))})
 #define kn_sum(...) KN_HERE_(KN_OPT_(kn_sum_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_prod(...) KN_HERE_(KN_OPT_(kn_prod_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_mean(...) KN_HERE_(KN_OPT_(kn_mean_opt, kn_reduce_opts, __VA_ARGS__))
@@ -376,6 +400,151 @@ KN_API kn_status kn_minimize(kn_optim *opt, kn_tensor *loss);
 #define kn_min(...) KN_HERE_(KN_OPT_(kn_min_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_var(...) KN_HERE_(KN_OPT_(kn_var_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_std(...) KN_HERE_(KN_OPT_(kn_std_opt, kn_reduce_opts, __VA_ARGS__))
+/* kn_sgd(kn, params, n, .lr = 0.1), kn_adam(kn, params, n) */
+#define kn_sgd(kn, params, ...) KN_OPT3_(kn_sgd_opt, kn_sgd_opts, kn, params, __VA_ARGS__)
+#define kn_adam(kn, params, ...) KN_OPT3_(kn_adam_opt, kn_adam_opts, kn, params, __VA_ARGS__)
+#else
+static inline kn_tensor *kn_sum(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_sum_opt(x, &o);
+}
+static inline kn_tensor *kn_prod(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_prod_opt(x, &o);
+}
+static inline kn_tensor *kn_mean(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_mean_opt(x, &o);
+}
+static inline kn_tensor *kn_max(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_max_opt(x, &o);
+}
+static inline kn_tensor *kn_min(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_min_opt(x, &o);
+}
+static inline kn_tensor *kn_var(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_var_opt(x, &o);
+}
+static inline kn_tensor *kn_std(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
+    o.size = sizeof o;
+    return kn_std_opt(x, &o);
+}
+static inline kn_optim *kn_sgd(kn_context *kn, kn_tensor *const *params, int n, kn_sgd_opts o = kn_sgd_opts()) {
+    o.size = sizeof o;
+    return kn_sgd_opt(kn, params, n, &o);
+}
+static inline kn_optim *kn_adam(kn_context *kn, kn_tensor *const *params, int n, kn_adam_opts o = kn_adam_opts()) {
+    o.size = sizeof o;
+    return kn_adam_opt(kn, params, n, &o);
+}
+#ifndef KN_NO_CALLSITE
+#define kn_sum(...) KN_HERE_(kn_sum(__VA_ARGS__))
+#define kn_prod(...) KN_HERE_(kn_prod(__VA_ARGS__))
+#define kn_mean(...) KN_HERE_(kn_mean(__VA_ARGS__))
+#define kn_max(...) KN_HERE_(kn_max(__VA_ARGS__))
+#define kn_min(...) KN_HERE_(kn_min(__VA_ARGS__))
+#define kn_var(...) KN_HERE_(kn_var(__VA_ARGS__))
+#define kn_std(...) KN_HERE_(kn_std(__VA_ARGS__))
+#endif
+#endif
+
+#ifndef KN_NO_CALLSITE
+#define kn_keep(...) KN_HERE_(kn_keep(__VA_ARGS__))
+#define kn_from(...) KN_HERE_(kn_from(__VA_ARGS__))
+#define kn_wrap(...) KN_HERE_(kn_wrap(__VA_ARGS__))
+#define kn_empty(...) KN_HERE_(kn_empty(__VA_ARGS__))
+#define kn_full(...) KN_HERE_(kn_full(__VA_ARGS__))
+#define kn_zeros(...) KN_HERE_(kn_zeros(__VA_ARGS__))
+#define kn_ones(...) KN_HERE_(kn_ones(__VA_ARGS__))
+#define kn_scalar_f32(...) KN_HERE_(kn_scalar_f32(__VA_ARGS__))
+#define kn_arange(...) KN_HERE_(kn_arange(__VA_ARGS__))
+#define kn_eye(...) KN_HERE_(kn_eye(__VA_ARGS__))
+#define kn_rand(...) KN_HERE_(kn_rand(__VA_ARGS__))
+#define kn_randn(...) KN_HERE_(kn_randn(__VA_ARGS__))
+#define kn_kaiming_uniform(...) KN_HERE_(kn_kaiming_uniform(__VA_ARGS__))
+#define kn_reshape(...) KN_HERE_(kn_reshape(__VA_ARGS__))
+#define kn_expand(...) KN_HERE_(kn_expand(__VA_ARGS__))
+#define kn_permute(...) KN_HERE_(kn_permute(__VA_ARGS__))
+#define kn_transpose(...) KN_HERE_(kn_transpose(__VA_ARGS__))
+#define kn_flip(...) KN_HERE_(kn_flip(__VA_ARGS__))
+#define kn_pad(...) KN_HERE_(kn_pad(__VA_ARGS__))
+#define kn_shrink(...) KN_HERE_(kn_shrink(__VA_ARGS__))
+#define kn_rows(...) KN_HERE_(kn_rows(__VA_ARGS__))
+#define kn_unsqueeze(...) KN_HERE_(kn_unsqueeze(__VA_ARGS__))
+#define kn_squeeze(...) KN_HERE_(kn_squeeze(__VA_ARGS__))
+#define kn_flatten(...) KN_HERE_(kn_flatten(__VA_ARGS__))
+#define kn_cat(...) KN_HERE_(kn_cat(__VA_ARGS__))
+#define kn_stack(...) KN_HERE_(kn_stack(__VA_ARGS__))
+#define kn_add(...) KN_HERE_(kn_add(__VA_ARGS__))
+#define kn_sub(...) KN_HERE_(kn_sub(__VA_ARGS__))
+#define kn_mul(...) KN_HERE_(kn_mul(__VA_ARGS__))
+#define kn_div(...) KN_HERE_(kn_div(__VA_ARGS__))
+#define kn_floordiv(...) KN_HERE_(kn_floordiv(__VA_ARGS__))
+#define kn_mod(...) KN_HERE_(kn_mod(__VA_ARGS__))
+#define kn_maximum(...) KN_HERE_(kn_maximum(__VA_ARGS__))
+#define kn_minimum(...) KN_HERE_(kn_minimum(__VA_ARGS__))
+#define kn_pow(...) KN_HERE_(kn_pow(__VA_ARGS__))
+#define kn_add_s(...) KN_HERE_(kn_add_s(__VA_ARGS__))
+#define kn_sub_s(...) KN_HERE_(kn_sub_s(__VA_ARGS__))
+#define kn_rsub_s(...) KN_HERE_(kn_rsub_s(__VA_ARGS__))
+#define kn_mul_s(...) KN_HERE_(kn_mul_s(__VA_ARGS__))
+#define kn_div_s(...) KN_HERE_(kn_div_s(__VA_ARGS__))
+#define kn_rdiv_s(...) KN_HERE_(kn_rdiv_s(__VA_ARGS__))
+#define kn_maximum_s(...) KN_HERE_(kn_maximum_s(__VA_ARGS__))
+#define kn_minimum_s(...) KN_HERE_(kn_minimum_s(__VA_ARGS__))
+#define kn_pow_s(...) KN_HERE_(kn_pow_s(__VA_ARGS__))
+#define kn_eq(...) KN_HERE_(kn_eq(__VA_ARGS__))
+#define kn_ne(...) KN_HERE_(kn_ne(__VA_ARGS__))
+#define kn_lt(...) KN_HERE_(kn_lt(__VA_ARGS__))
+#define kn_le(...) KN_HERE_(kn_le(__VA_ARGS__))
+#define kn_gt(...) KN_HERE_(kn_gt(__VA_ARGS__))
+#define kn_ge(...) KN_HERE_(kn_ge(__VA_ARGS__))
+#define kn_lt_s(...) KN_HERE_(kn_lt_s(__VA_ARGS__))
+#define kn_gt_s(...) KN_HERE_(kn_gt_s(__VA_ARGS__))
+#define kn_eq_s(...) KN_HERE_(kn_eq_s(__VA_ARGS__))
+#define kn_and(...) KN_HERE_(kn_and(__VA_ARGS__))
+#define kn_or(...) KN_HERE_(kn_or(__VA_ARGS__))
+#define kn_xor(...) KN_HERE_(kn_xor(__VA_ARGS__))
+#define kn_not(...) KN_HERE_(kn_not(__VA_ARGS__))
+#define kn_where(...) KN_HERE_(kn_where(__VA_ARGS__))
+#define kn_neg(...) KN_HERE_(kn_neg(__VA_ARGS__))
+#define kn_abs(...) KN_HERE_(kn_abs(__VA_ARGS__))
+#define kn_sign(...) KN_HERE_(kn_sign(__VA_ARGS__))
+#define kn_square(...) KN_HERE_(kn_square(__VA_ARGS__))
+#define kn_sqrt(...) KN_HERE_(kn_sqrt(__VA_ARGS__))
+#define kn_rsqrt(...) KN_HERE_(kn_rsqrt(__VA_ARGS__))
+#define kn_recip(...) KN_HERE_(kn_recip(__VA_ARGS__))
+#define kn_exp(...) KN_HERE_(kn_exp(__VA_ARGS__))
+#define kn_exp2(...) KN_HERE_(kn_exp2(__VA_ARGS__))
+#define kn_log(...) KN_HERE_(kn_log(__VA_ARGS__))
+#define kn_log2(...) KN_HERE_(kn_log2(__VA_ARGS__))
+#define kn_sin(...) KN_HERE_(kn_sin(__VA_ARGS__))
+#define kn_cos(...) KN_HERE_(kn_cos(__VA_ARGS__))
+#define kn_floor(...) KN_HERE_(kn_floor(__VA_ARGS__))
+#define kn_trunc(...) KN_HERE_(kn_trunc(__VA_ARGS__))
+#define kn_clamp(...) KN_HERE_(kn_clamp(__VA_ARGS__))
+#define kn_relu(...) KN_HERE_(kn_relu(__VA_ARGS__))
+#define kn_gelu(...) KN_HERE_(kn_gelu(__VA_ARGS__))
+#define kn_tanh(...) KN_HERE_(kn_tanh(__VA_ARGS__))
+#define kn_sigmoid(...) KN_HERE_(kn_sigmoid(__VA_ARGS__))
+#define kn_silu(...) KN_HERE_(kn_silu(__VA_ARGS__))
+#define kn_cast(...) KN_HERE_(kn_cast(__VA_ARGS__))
+#define kn_bitcast(...) KN_HERE_(kn_bitcast(__VA_ARGS__))
+#define kn_detach(...) KN_HERE_(kn_detach(__VA_ARGS__))
+#define kn_contiguous(...) KN_HERE_(kn_contiguous(__VA_ARGS__))
+#define kn_matmul(...) KN_HERE_(kn_matmul(__VA_ARGS__))
+#define kn_softmax(...) KN_HERE_(kn_softmax(__VA_ARGS__))
+#define kn_log_softmax(...) KN_HERE_(kn_log_softmax(__VA_ARGS__))
+#define kn_layer_norm(...) KN_HERE_(kn_layer_norm(__VA_ARGS__))
+#define kn_cross_entropy(...) KN_HERE_(kn_cross_entropy(__VA_ARGS__))
+#define kn_gather(...) KN_HERE_(kn_gather(__VA_ARGS__))
+#define kn_one_hot(...) KN_HERE_(kn_one_hot(__VA_ARGS__))
+#define kn_assign(...) KN_HERE_(kn_assign(__VA_ARGS__))
+#define kn_requires_grad(...) KN_HERE_(kn_requires_grad(__VA_ARGS__))
+#define kn_grad(...) KN_HERE_(kn_grad(__VA_ARGS__))
 #endif
 
 #endif

@@ -5,6 +5,9 @@
 #ifndef KN_BASE_H
 #define KN_BASE_H
 
+#ifndef KN_NO_CALLSITE
+#define KN_NO_CALLSITE /* the library defines these functions, and its own calls are not the user's lines */
+#endif
 #include "koine.h"
 
 #include <stdarg.h>

@@ -119,7 +119,7 @@ kn_tensor *kn_arange(kn_context *kn, double start, double stop, double step, kn_
         return kt_fail(kn, KN_ERR_DTYPE, "kn_arange: a step of %g needs a float dtype", step);
     if (!value_fits(&c, dtype, start) || !value_fits(&c, dtype, last)) return kt_poison(&c);
     /* Narrow floats cannot count: they are rounded once, at the end. */
-    int    calc = kn_is_float(dtype) && dtype != KN_F64 ? KN_F32 : dtype;
+    int    calc = kn_is_float(dtype) && dtype != KN_F64 ? (int)KN_F32 : (int)dtype;
     kn_ref x    = kg_cast(c.g, kt_iota(&c, n, 1, 0), calc);
     if (step != 1) x = kg_op2(c.g, KN_OP_MUL, x, kt_const(&c, calc, step));
     if (start != 0) x = kg_op2(c.g, KN_OP_ADD, x, kt_const(&c, calc, start));

@@ -9,7 +9,7 @@
 /* ---- matrix product -------------------------------------------------------------------------------------------- */
 
 /* (..., M, K, 1) * (..., 1, K, N), summed over K. */
-static kn_ref product(const kt_call *c, kn_ref a, kn_ref b, int dtype) {
+static kn_ref matmul_nodes(const kt_call *c, kn_ref a, kn_ref b, int dtype) {
     kn_graph      *g = c->g;
     int            ra, rb, k = 0;
     const int64_t *sa = kg_shape(g, a, &ra), *sb = kg_shape(g, b, &rb);
@@ -49,7 +49,7 @@ kn_tensor *kn_matmul(kn_tensor *a, kn_tensor *b) {
     if (column) n[1] = kg_reshape(c.g, n[1], (int64_t[]){sb[0], 1}, 2);
     if (!n[0] || !n[1]) return kt_wrap(c.kn, 0, "kn_matmul");
     int    dt = kt_promote((kn_dtype)kg_dtype(c.g, n[0]), (kn_dtype)kg_dtype(c.g, n[1]));
-    kn_ref y  = product(&c, n[0], n[1], dt);
+    kn_ref y  = matmul_nodes(&c, n[0], n[1], dt);
     if (y && column) y = kt_drop_axis(&c, y, kg_rank(c.g, y) - 1);
     if (y && row) y = kt_drop_axis(&c, y, kg_rank(c.g, y) - (column ? 1 : 2));
     return kt_wrap(c.kn, y, "kn_matmul");

@@ -89,8 +89,8 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
     kt_slot *s = kt_check(kn, op, t);
     if (!s) return kn->fault.code;
     if (dtype <= KN_VOID || dtype >= KN_DTYPE_COUNT) return kt_error(kn, KN_ERR_DTYPE, "%s: no dtype %d", op, (int)dtype);
-    int64_t numel = kg_numel(kn->g, s->node), need;
-    if (!kn_mul_ok(numel, kn_dsize(dtype), &need) || (uint64_t)need > bytes)
+    int64_t numel = kg_numel(kn->g, s->node), need = kn_sat_mul(numel, kn_dsize(dtype));
+    if ((uint64_t)need > bytes)
         return kt_error(kn, KN_ERR_ARG, "%s: %lld elements of %s need %lld bytes, dst has %zu", op, (long long)numel,
                         kn_dtypes[dtype].name, (long long)need, bytes);
     if (!numel) return KN_OK;
