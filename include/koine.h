@@ -107,8 +107,8 @@ typedef struct kn_config {
  * malformed config (unknown size); a device that does not exist is reported by kn_error on the context. */
 KN_API kn_context *kn_open(const kn_config *cfg);
 KN_API void        kn_close(kn_context *kn);
-/* The first error of the open scopes, "" if none: "train.c:4: kn_matmul: (64,784) x (100,10): ...". After a kn_end that failed,
- * what it failed with, until the next kn_begin or kn_clear_error. Valid until the next call with the context. */
+/* The first error of the open scopes, "" if none: "train.c:4: kn_matmul: (64,784) x (100,10): ...". After a kn_end that
+ * failed, what it failed with, until the next kn_begin or kn_clear_error. Valid until the next call with kn. */
 KN_API const char *kn_error(kn_context *kn);
 KN_API kn_status   kn_error_code(kn_context *kn);
 KN_API void        kn_clear_error(kn_context *kn);
@@ -194,8 +194,8 @@ KN_API int         kn_ok(kn_tensor *t);           /* 0 for poison, NULL or a han
 KN_API kn_status kn_read(kn_tensor *t, kn_dtype dtype, void *dst, size_t bytes);
 /* The value of a tensor of one element; NaN on error. */
 KN_API double kn_item(kn_tensor *t);
-/* Refills, now, a tensor that was created, kept or realized (not a view) from `bytes` bytes of its dtype. Reads of t made
- * before keep the old contents. */
+/* Refills, now, a tensor that was created, kept or realized (not a view) from `bytes` bytes of its dtype. Reads of t
+ * made before keep the old contents. */
 KN_API kn_status kn_write(kn_tensor *t, const void *src, size_t bytes);
 /* Writes the program that computes t, in the text form, as it is after `stage`: "tensor", "callify", "rangeify",
  * "optimize", "expand", "select", "linearize", "plan", "render". */
@@ -204,7 +204,7 @@ KN_API kn_status kn_dump(kn_tensor *t, const char *stage, FILE *out);
 /* ---- movement: views, nothing is copied until needed --------------------------------------------------------- */
 
 KN_API kn_tensor *kn_reshape(kn_tensor *x, const kn_dim *dims, int rank); /* one size may be -1 */
-KN_API kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank);  /* -1 keeps a size; new leading axes allowed */
+KN_API kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank); /* -1 keeps a size; leading axes may be new */
 KN_API kn_tensor *kn_permute(kn_tensor *x, const int *order, int rank);
 KN_API kn_tensor *kn_transpose(kn_tensor *x, int a, int b);
 KN_API kn_tensor *kn_flip(kn_tensor *x, int axis);
@@ -219,8 +219,8 @@ KN_API kn_tensor *kn_stack(kn_tensor *const *x, int n, int axis);
 
 /* ---- elementwise, with broadcasting (NumPy's rules) ----------------------------------------------------------- */
 /* Operands of different dtypes are promoted: bool < integers < floats, then by width; signed with unsigned gives the
- * next wider signed (i64 where there is none). The _s forms take a scalar that takes x's dtype (weakly typed); a fractional scalar makes an
- * integer x f32. */
+ * next wider signed (i64 where there is none). The scalar of the _s forms takes x's dtype (weakly typed); a fractional
+ * one makes an integer x f32, a number makes a bool x i32, and one out of x's range is an error. */
 KN_API kn_tensor *kn_add(kn_tensor *a, kn_tensor *b);
 KN_API kn_tensor *kn_sub(kn_tensor *a, kn_tensor *b);
 KN_API kn_tensor *kn_mul(kn_tensor *a, kn_tensor *b);
@@ -297,7 +297,8 @@ typedef struct kn_reduce_opts {
     size_t  size;       /* sizeof(kn_reduce_opts); set last */
 } kn_reduce_opts;
 
-KN_API kn_tensor *kn_sum_opt(kn_tensor *x, const kn_reduce_opts *o); /* bool and integers narrower than 32 bits: i32 / u32 */
+/* kn_sum, kn_prod: bool and integers narrower than 32 bits give i32 or u32. */
+KN_API kn_tensor *kn_sum_opt(kn_tensor *x, const kn_reduce_opts *o);
 KN_API kn_tensor *kn_prod_opt(kn_tensor *x, const kn_reduce_opts *o);
 KN_API kn_tensor *kn_mean_opt(kn_tensor *x, const kn_reduce_opts *o); /* integers become f32 */
 KN_API kn_tensor *kn_max_opt(kn_tensor *x, const kn_reduce_opts *o);
@@ -324,8 +325,8 @@ KN_API kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype); /
 
 /* ---- state, gradients, optimisers ------------------------------------------------------------------------------ */
 
-/* t := value when the scope ends (or a reader of t is computed). t is a tensor that was created, kept or realized, not a
- * view, and has value's shape; value is cast to its dtype. Reads of t made before keep the old contents, reads made
+/* t := value when the scope ends (or a reader of t is computed). t is a tensor that was created, kept or realized, not
+ * a view, and has value's shape; value is cast to its dtype. Reads of t made before keep the old contents, reads made
  * after see the new ones. Memory lent by kn_wrap is not written. Returns t. */
 KN_API kn_tensor *kn_assign(kn_tensor *t, kn_tensor *value);
 /* d loss / d x[i] for each of n tensors into grad[i]; loss has one element. A tensor loss does not depend on gets
@@ -352,8 +353,8 @@ typedef struct kn_adam_opts {
     size_t size;
 } kn_adam_opts;
 #define KN_ZERO (-0.0) /* a number option that is meant to be 0 where 0 stands for the default */
-/* Adam: Kingma & Ba, 2015, algorithm 1. The parameters and the moments are tensors with storage. The optimiser and its state
- * belong to the scope open now. */
+/* Adam: Kingma & Ba, 2015, algorithm 1. The parameters and the moments are tensors with storage. The optimiser and its
+ * state belong to the scope open now. */
 KN_API kn_optim *kn_sgd_opt(kn_context *kn, kn_tensor *const *params, int n, const kn_sgd_opts *o);
 KN_API kn_optim *kn_adam_opt(kn_context *kn, kn_tensor *const *params, int n, const kn_adam_opts *o);
 /* Gradients of loss and the assignments of one step; they run at kn_end (or kn_realize of a parameter). */
@@ -378,8 +379,8 @@ template <class... T> inline kn_axes kn_axes_of_(T... a) { return kn_axes{(int)s
 
 /* ---- options and call sites ----------------------------------------------------------------------------------- */
 /* C: options are named behind the operands, kn_mean(x, .axes = KN_AXES(0), .keep = 1). C++: kn_mean(x, options), where
- * KN_AXES(0) is an expression. The macros of tensor functions attach file and line of a call to its failure; a function's
- * name without parentheses is the plain function. KN_NO_CALLSITE leaves the files and lines out. */
+ * KN_AXES(0) is an expression. The macros of tensor functions attach file and line of a call to its failure; a
+ * function's name without parentheses is the plain function. KN_NO_CALLSITE leaves the files and lines out. */
 #ifdef KN_NO_CALLSITE
 #define KN_HERE_(...) __VA_ARGS__
 #else

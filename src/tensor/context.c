@@ -9,11 +9,15 @@
 #define CONTEXT_TEXT_(x) #x
 #define CONTEXT_TEXT(x) CONTEXT_TEXT_(x)
 
-static const char *const devices[] = {"CPU", "INTERP", NULL};
+static const char *const device_names[] = {"CPU", "INTERP", NULL};
 
-const char *const *kn_devices(void) { return devices; }
+const char *const *kn_devices(void) {
+    return device_names;
+}
 
-int kn_version(void) { return KN_VERSION_MAJOR * 10000 + KN_VERSION_MINOR * 100 + KN_VERSION_PATCH; }
+int kn_version(void) {
+    return KN_VERSION_MAJOR * 10000 + KN_VERSION_MINOR * 100 + KN_VERSION_PATCH;
+}
 
 const char *kn_version_text(void) {
     return CONTEXT_TEXT(KN_VERSION_MAJOR) "." CONTEXT_TEXT(KN_VERSION_MINOR) "." CONTEXT_TEXT(KN_VERSION_PATCH);
@@ -21,8 +25,9 @@ const char *kn_version_text(void) {
 
 const char *kn_status_name(kn_status s) {
     static const char *const names[] = {
-        "KN_OK",         "KN_ERR_ARG",    "KN_ERR_SHAPE",     "KN_ERR_DTYPE", "KN_ERR_DEVICE",      "KN_ERR_IO", "KN_ERR_FORMAT",
-        "KN_ERR_MEMORY", "KN_ERR_COMPILE", "KN_ERR_CANCELLED", "KN_ERR_STATE", "KN_ERR_UNSUPPORTED", "KN_ERR_INTERNAL",
+        "KN_OK",        "KN_ERR_ARG",         "KN_ERR_SHAPE",    "KN_ERR_DTYPE",   "KN_ERR_DEVICE",
+        "KN_ERR_IO",    "KN_ERR_FORMAT",      "KN_ERR_MEMORY",   "KN_ERR_COMPILE", "KN_ERR_CANCELLED",
+        "KN_ERR_STATE", "KN_ERR_UNSUPPORTED", "KN_ERR_INTERNAL",
     };
     return (unsigned)s < (unsigned)KN_COUNT(names) ? names[s] : "unknown status";
 }
@@ -35,9 +40,9 @@ static bool keep_text(kn_context *kn, const char **text) {
 }
 
 static bool check_names(const kn_config *cfg, kn_fault *f) {
-    const char *dev = cfg->device ? cfg->device : "CPU";
+    const char *dev   = cfg->device ? cfg->device : "CPU";
     bool        found = false;
-    for (int i = 0; devices[i]; i++) found |= !strcmp(dev, devices[i]);
+    for (int i = 0; device_names[i]; i++) found |= !strcmp(dev, device_names[i]);
     if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU and INTERP", dev);
     if (cfg->target && strcmp(cfg->target, "c"))
         return kn_fail(f, KN_ERR_DEVICE, "kn_open: no target \"%s\": this build has c", cfg->target);

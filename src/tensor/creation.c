@@ -33,8 +33,9 @@ int kt_axis(const kt_call *c, kn_ref x, int axis) {
 
 bool kt_dims_ok(const kt_call *c, const int64_t *dims, int rank) {
     if (rank < 0 || rank > KN_MAX_RANK || (rank && !dims)) {
-        kt_fail(c->kn, KN_ERR_ARG, rank && !dims ? "%s: dims is NULL (rank %d, at most %d)" : "%s: rank %d: 0 to %d are possible",
-                c->op, rank, KN_MAX_RANK);
+        kt_fail(c->kn, KN_ERR_ARG,
+                rank && !dims ? "%s: dims is NULL (rank %d, at most %d)" : "%s: rank %d: 0 to %d are possible", c->op,
+                rank, KN_MAX_RANK);
         return false;
     }
     int64_t n = 8;
@@ -86,7 +87,8 @@ static bool value_fits(const kt_call *c, kn_dtype dtype, double v) {
     return false;
 }
 
-static kn_tensor *full(const char *op, kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims, int rank) {
+static kn_tensor *full_tensor(const char *op, kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims,
+                              int rank) {
     kt_call c;
     if (!kt_begin_new(&c, op, kn)) return kt_poison(&c);
     if (!kt_dtype_ok(&c, dtype) || !kt_dims_ok(&c, dims, rank) || !value_fits(&c, dtype, value)) return kt_poison(&c);
@@ -94,13 +96,13 @@ static kn_tensor *full(const char *op, kn_context *kn, double value, kn_dtype dt
 }
 
 kn_tensor *kn_full(kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims, int rank) {
-    return full("kn_full", kn, value, dtype, dims, rank);
+    return full_tensor("kn_full", kn, value, dtype, dims, rank);
 }
 kn_tensor *kn_zeros(kn_context *kn, kn_dtype dtype, const kn_dim *dims, int rank) {
-    return full("kn_zeros", kn, 0, dtype, dims, rank);
+    return full_tensor("kn_zeros", kn, 0, dtype, dims, rank);
 }
 kn_tensor *kn_ones(kn_context *kn, kn_dtype dtype, const kn_dim *dims, int rank) {
-    return full("kn_ones", kn, 1, dtype, dims, rank);
+    return full_tensor("kn_ones", kn, 1, dtype, dims, rank);
 }
 
 kn_tensor *kn_arange(kn_context *kn, double start, double stop, double step, kn_dtype dtype) {

@@ -30,7 +30,9 @@ kn_dtype kt_promote(kn_dtype a, kn_dtype b) {
     }
 }
 
-kn_ref kt_float(const kt_call *c, kn_ref x) { return x && !kn_is_float(kg_dtype(c->g, x)) ? kg_cast(c->g, x, KN_F32) : x; }
+kn_ref kt_float(const kt_call *c, kn_ref x) {
+    return x && !kn_is_float(kg_dtype(c->g, x)) ? kg_cast(c->g, x, KN_F32) : x;
+}
 
 kn_ref kt_wide(const kt_call *c, kn_ref x) { return x && kg_dtype(c->g, x) != KN_F64 ? kg_cast(c->g, x, KN_F32) : x; }
 
@@ -53,13 +55,13 @@ bool kt_broadcasts(const kt_call *c, kn_ref a, kn_ref b) {
 
 /* ---- two operands ---------------------------------------------------------------------------------------------- */
 
-enum takes { ANY, NO_BOOL, INTS, FLOATS, BITS };
+enum takes { TAKES_ANY, TAKES_NO_BOOL, TAKES_INTS, TAKES_FLOATS, TAKES_BITS };
 
 static bool takes_dtype(const kt_call *c, enum takes takes, int dt) {
     const char *why = NULL;
-    if (takes == NO_BOOL && dt == KN_BOOL) why = "bools have no difference: kn_xor, or kn_cast first";
-    if (takes == INTS && !kn_is_int(dt)) why = "needs integers: kn_div and kn_floor serve floats";
-    if (takes == BITS && kn_is_float(dt)) why = "needs bools or integers";
+    if (takes == TAKES_NO_BOOL && dt == KN_BOOL) why = "bools have no difference: kn_xor, or kn_cast first";
+    if (takes == TAKES_INTS && !kn_is_int(dt)) why = "needs integers: kn_div and kn_floor serve floats";
+    if (takes == TAKES_BITS && kn_is_float(dt)) why = "needs bools or integers";
     if (!why) return true;
     kt_fail(c->kn, KN_ERR_DTYPE, "%s: of %s: %s", c->op, kn_dtypes[dt].name, why);
     return false;
@@ -67,11 +69,11 @@ static bool takes_dtype(const kt_call *c, enum takes takes, int dt) {
 
 static kn_ref binary_nodes(const kt_call *c, int op, enum takes takes, kn_ref a, kn_ref b) {
     int dt = kt_promote((kn_dtype)kg_dtype(c->g, a), (kn_dtype)kg_dtype(c->g, b));
-    if (takes == FLOATS && !kn_is_float(dt)) dt = KN_F32;
+    if (takes == TAKES_FLOATS && !kn_is_float(dt)) dt = KN_F32;
     return kg_op2(c->g, op, kg_cast(c->g, a, dt), kg_cast(c->g, b, dt));
 }
 
-static kn_tensor *binary(const char *name, int op, enum takes takes, kn_tensor *a, kn_tensor *b) {
+static kn_tensor *binary_op(const char *name, int op, enum takes takes, kn_tensor *a, kn_tensor *b) {
     kt_call c;
     kn_ref  n[2];
     if (!kt_begin(&c, name, (kn_tensor *[]){a, b}, 2, n)) return kt_poison(&c);
@@ -81,25 +83,25 @@ static kn_tensor *binary(const char *name, int op, enum takes takes, kn_tensor *
 }
 
 #define BINARY_FN(fn, op, takes) \
-    kn_tensor *fn(kn_tensor *a, kn_tensor *b) { return binary(#fn, KN_OP_##op, takes, a, b); }
-BINARY_FN(kn_add, ADD, ANY)
-BINARY_FN(kn_sub, SUB, NO_BOOL)
-BINARY_FN(kn_mul, MUL, ANY)
-BINARY_FN(kn_div, DIV, FLOATS)
-BINARY_FN(kn_floordiv, IDIV, INTS)
-BINARY_FN(kn_mod, MOD, INTS)
-BINARY_FN(kn_maximum, MAX, ANY)
-BINARY_FN(kn_minimum, MIN, ANY)
-BINARY_FN(kn_pow, POW, FLOATS)
-BINARY_FN(kn_eq, CMPEQ, ANY)
-BINARY_FN(kn_ne, CMPNE, ANY)
-BINARY_FN(kn_lt, CMPLT, ANY)
-BINARY_FN(kn_le, CMPLE, ANY)
-BINARY_FN(kn_gt, CMPGT, ANY)
-BINARY_FN(kn_ge, CMPGE, ANY)
-BINARY_FN(kn_and, AND, BITS)
-BINARY_FN(kn_or, OR, BITS)
-BINARY_FN(kn_xor, XOR, BITS)
+    kn_tensor *fn(kn_tensor *a, kn_tensor *b) { return binary_op(#fn, KN_OP_##op, takes, a, b); }
+BINARY_FN(kn_add, ADD, TAKES_ANY)
+BINARY_FN(kn_sub, SUB, TAKES_NO_BOOL)
+BINARY_FN(kn_mul, MUL, TAKES_ANY)
+BINARY_FN(kn_div, DIV, TAKES_FLOATS)
+BINARY_FN(kn_floordiv, IDIV, TAKES_INTS)
+BINARY_FN(kn_mod, MOD, TAKES_INTS)
+BINARY_FN(kn_maximum, MAX, TAKES_ANY)
+BINARY_FN(kn_minimum, MIN, TAKES_ANY)
+BINARY_FN(kn_pow, POW, TAKES_FLOATS)
+BINARY_FN(kn_eq, CMPEQ, TAKES_ANY)
+BINARY_FN(kn_ne, CMPNE, TAKES_ANY)
+BINARY_FN(kn_lt, CMPLT, TAKES_ANY)
+BINARY_FN(kn_le, CMPLE, TAKES_ANY)
+BINARY_FN(kn_gt, CMPGT, TAKES_ANY)
+BINARY_FN(kn_ge, CMPGE, TAKES_ANY)
+BINARY_FN(kn_and, AND, TAKES_BITS)
+BINARY_FN(kn_or, OR, TAKES_BITS)
+BINARY_FN(kn_xor, XOR, TAKES_BITS)
 #undef BINARY_FN
 
 /* ---- a tensor and a scalar ------------------------------------------------------------------------------------- */
@@ -118,28 +120,29 @@ static int meeting_dtype(const kt_call *c, kn_ref x, double s, bool compare) {
     return KN_VOID;
 }
 
-static kn_tensor *scalar(const char *name, int op, enum takes takes, bool compare, kn_tensor *x, double s, bool swap) {
+static kn_tensor *scalar_op(const char *name, int op, enum takes takes, bool compare, kn_tensor *x, double s,
+                            bool swap) {
     kt_call c;
     kn_ref  n;
     if (!kt_begin(&c, name, &x, 1, &n)) return kt_poison(&c);
-    int dt = takes == FLOATS ? float_of(&c, n) : meeting_dtype(&c, n, s, compare);
+    int dt = takes == TAKES_FLOATS ? float_of(&c, n) : meeting_dtype(&c, n, s, compare);
     if (dt == KN_VOID) return kt_poison(&c);
     kn_ref v = kt_const(&c, dt, s), y = kg_cast(c.g, n, dt);
     return kt_wrap(c.kn, swap ? kg_op2(c.g, op, v, y) : kg_op2(c.g, op, y, v), name);
 }
 
 #define SCALAR_FN(fn, op, takes, compare, swap) \
-    kn_tensor *fn(kn_tensor *x, double s) { return scalar(#fn, KN_OP_##op, takes, compare, x, s, swap); }
-SCALAR_FN(kn_add_s, ADD, ANY, false, false)
-SCALAR_FN(kn_sub_s, SUB, ANY, false, false)
-SCALAR_FN(kn_rsub_s, SUB, ANY, false, true)
-SCALAR_FN(kn_mul_s, MUL, ANY, false, false)
-SCALAR_FN(kn_rdiv_s, DIV, FLOATS, false, true)
-SCALAR_FN(kn_maximum_s, MAX, ANY, false, false)
-SCALAR_FN(kn_minimum_s, MIN, ANY, false, false)
-SCALAR_FN(kn_lt_s, CMPLT, ANY, true, false)
-SCALAR_FN(kn_gt_s, CMPGT, ANY, true, false)
-SCALAR_FN(kn_eq_s, CMPEQ, ANY, true, false)
+    kn_tensor *fn(kn_tensor *x, double s) { return scalar_op(#fn, KN_OP_##op, takes, compare, x, s, swap); }
+SCALAR_FN(kn_add_s, ADD, TAKES_ANY, false, false)
+SCALAR_FN(kn_sub_s, SUB, TAKES_ANY, false, false)
+SCALAR_FN(kn_rsub_s, SUB, TAKES_ANY, false, true)
+SCALAR_FN(kn_mul_s, MUL, TAKES_ANY, false, false)
+SCALAR_FN(kn_rdiv_s, DIV, TAKES_FLOATS, false, true)
+SCALAR_FN(kn_maximum_s, MAX, TAKES_ANY, false, false)
+SCALAR_FN(kn_minimum_s, MIN, TAKES_ANY, false, false)
+SCALAR_FN(kn_lt_s, CMPLT, TAKES_ANY, true, false)
+SCALAR_FN(kn_gt_s, CMPGT, TAKES_ANY, true, false)
+SCALAR_FN(kn_eq_s, CMPEQ, TAKES_ANY, true, false)
 #undef SCALAR_FN
 
 /* A power of two divides exactly as its reciprocal multiplies. */
@@ -147,8 +150,8 @@ kn_tensor *kn_div_s(kn_tensor *x, double s) {
     int    e;
     double m = frexp(fabs(s), &e);
     bool   exact = m == 0.5 && e > -100 && e < 100;
-    return exact ? scalar("kn_div_s", KN_OP_MUL, FLOATS, false, x, 1 / s, false)
-                 : scalar("kn_div_s", KN_OP_DIV, FLOATS, false, x, s, false);
+    return exact ? scalar_op("kn_div_s", KN_OP_MUL, TAKES_FLOATS, false, x, 1 / s, false)
+                 : scalar_op("kn_div_s", KN_OP_DIV, TAKES_FLOATS, false, x, s, false);
 }
 
 kn_tensor *kn_pow_s(kn_tensor *x, double s) {
@@ -270,7 +273,7 @@ static kn_ref node_relu(const kt_call *c, kn_ref x) {
 
 typedef kn_ref (*unary_fn)(const kt_call *c, kn_ref x);
 
-static kn_tensor *unary(const char *name, unary_fn fn, kn_tensor *x) {
+static kn_tensor *unary_op(const char *name, unary_fn fn, kn_tensor *x) {
     kt_call c;
     kn_ref  n;
     if (!kt_begin(&c, name, &x, 1, &n)) return kt_poison(&c);
@@ -286,12 +289,12 @@ static kn_tensor *unary_float(const char *name, unary_fn fn, kn_tensor *x) {
     return kt_wrap(c.kn, kg_cast(c.g, y, float_of(&c, n)), name);
 }
 
-kn_tensor *kn_abs(kn_tensor *x) { return unary("kn_abs", node_abs, x); }
-kn_tensor *kn_sign(kn_tensor *x) { return unary("kn_sign", node_sign, x); }
-kn_tensor *kn_square(kn_tensor *x) { return unary("kn_square", node_square, x); }
-kn_tensor *kn_floor(kn_tensor *x) { return unary("kn_floor", node_floor, x); }
-kn_tensor *kn_trunc(kn_tensor *x) { return unary("kn_trunc", node_trunc, x); }
-kn_tensor *kn_relu(kn_tensor *x) { return unary("kn_relu", node_relu, x); }
+kn_tensor *kn_abs(kn_tensor *x) { return unary_op("kn_abs", node_abs, x); }
+kn_tensor *kn_sign(kn_tensor *x) { return unary_op("kn_sign", node_sign, x); }
+kn_tensor *kn_square(kn_tensor *x) { return unary_op("kn_square", node_square, x); }
+kn_tensor *kn_floor(kn_tensor *x) { return unary_op("kn_floor", node_floor, x); }
+kn_tensor *kn_trunc(kn_tensor *x) { return unary_op("kn_trunc", node_trunc, x); }
+kn_tensor *kn_relu(kn_tensor *x) { return unary_op("kn_relu", node_relu, x); }
 kn_tensor *kn_sqrt(kn_tensor *x) { return unary_float("kn_sqrt", node_sqrt, x); }
 kn_tensor *kn_rsqrt(kn_tensor *x) { return unary_float("kn_rsqrt", node_rsqrt, x); }
 kn_tensor *kn_recip(kn_tensor *x) { return unary_float("kn_recip", node_recip, x); }
@@ -313,8 +316,8 @@ static kn_tensor *unary_checked(const char *name, enum takes takes, unary_fn fn,
     return kt_wrap(c.kn, fn(&c, n), name);
 }
 
-kn_tensor *kn_neg(kn_tensor *x) { return unary_checked("kn_neg", NO_BOOL, node_neg, x); }
-kn_tensor *kn_not(kn_tensor *x) { return unary_checked("kn_not", BITS, node_not, x); }
+kn_tensor *kn_neg(kn_tensor *x) { return unary_checked("kn_neg", TAKES_NO_BOOL, node_neg, x); }
+kn_tensor *kn_not(kn_tensor *x) { return unary_checked("kn_not", TAKES_BITS, node_not, x); }
 
 /* ---- choosing, converting -------------------------------------------------------------------------------------- */
 

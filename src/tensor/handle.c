@@ -27,8 +27,12 @@ static bool is_current(const void *handle, const kt_slot *s) {
     return ((uintptr_t)handle & (KT_ALIGN - 1)) == s->gen;
 }
 
-kn_tensor *kt_handle(const kt_slot *s) { return (kn_tensor *)((uintptr_t)s | s->gen); }
-kn_scope  *kt_scope_handle(const kt_slot *s) { return (kn_scope *)((uintptr_t)s | s->gen); }
+kn_tensor *kt_handle(const kt_slot *s) {
+    return (kn_tensor *)((uintptr_t)s | s->gen);
+}
+kn_scope *kt_scope_handle(const kt_slot *s) {
+    return (kn_scope *)((uintptr_t)s | s->gen);
+}
 
 kt_slot *kt_slot_of(kn_tensor *t) {
     kt_slot *s = slot_at(t);
@@ -40,21 +44,27 @@ kt_slot *kt_scope_of(kn_scope *p) {
     return s && s->kind == KT_SCOPE && is_current(p, s) ? s : NULL;
 }
 
-static size_t slab_bytes(void) { return (SLAB_SLOTS + 1) * (size_t)KT_ALIGN; }
+static size_t slab_bytes(void) {
+    return (SLAB_SLOTS + 1) * (size_t)KT_ALIGN;
+}
 
-void kt_slab_free(kn_context *kn, void *slab) { kn_free(kn->alloc, slab, slab_bytes()); }
+void kt_slab_free(kn_context *kn, void *slab) {
+    kn_free(kn->alloc, slab, slab_bytes());
+}
 
 static bool slab_new(kn_context *kn) {
     if (!KN_GROW(kn->alloc, kn->slabs, kn->slabs_cap, kn->nslabs + 1)) return false;
     void *raw = kn_zalloc(kn->alloc, slab_bytes());
     if (!raw) return false;
     kn->slabs[kn->nslabs++] = raw;
-    kt_slot *s = (kt_slot *)(((uintptr_t)raw + KT_ALIGN - 1) & ~(uintptr_t)(KT_ALIGN - 1));
+    kt_slot *s              = (kt_slot *)(((uintptr_t)raw + KT_ALIGN - 1) & ~(uintptr_t)(KT_ALIGN - 1));
     for (int i = 0; i < SLAB_SLOTS; i++) {
         kt_slot *at = (kt_slot *)((char *)s + (size_t)i * KT_ALIGN);
         at->kn      = kn;
-        if (kn->free_last) kn->free_last->next = at;
-        else kn->free_first = at;
+        if (kn->free_last)
+            kn->free_last->next = at;
+        else
+            kn->free_first = at;
         kn->free_last = at;
     }
     return true;
@@ -88,8 +98,10 @@ void kt_slot_free(kt_slot *s) {
     s->kind = KT_FREE;
     s->gen  = (uint8_t)((s->gen + 1) % GENERATIONS);
     s->next = NULL;
-    if (kn->free_last) kn->free_last->next = s;
-    else kn->free_first = s;
+    if (kn->free_last)
+        kn->free_last->next = s;
+    else
+        kn->free_first = s;
     kn->free_last = s;
 }
 
@@ -102,8 +114,10 @@ void kt_link(kt_slot *scope, kt_slot *t) {
 }
 
 void kt_unlink(kt_slot *t) {
-    if (t->prev) t->prev->next = t->next;
-    else t->scope->first = t->next;
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        t->scope->first = t->next;
     if (t->next) t->next->prev = t->prev;
 }
 
@@ -122,7 +136,7 @@ void *kt_own(kn_context *kn, size_t size) {
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
-static void record(kn_context *kn, kn_status code, bool sited, const char *fmt, va_list ap) {
+static void record_fault(kn_context *kn, kn_status code, bool sited, const char *fmt, va_list ap) {
     if (kn->fault.code != KN_OK) return;
     kn_vfail(&kn->fault, code, fmt, ap);
     kn->sited = sited;
@@ -133,7 +147,7 @@ kn_tensor *kt_fail(kn_context *kn, kn_status code, const char *fmt, ...) {
     if (!kn) return NULL;
     va_list ap;
     va_start(ap, fmt);
-    record(kn, code, false, fmt, ap);
+    record_fault(kn, code, false, fmt, ap);
     va_end(ap);
     return kn->poison ? kt_handle(kn->poison) : NULL;
 }
@@ -141,7 +155,7 @@ kn_tensor *kt_fail(kn_context *kn, kn_status code, const char *fmt, ...) {
 kn_status kt_error(kn_context *kn, kn_status code, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    if (kn) record(kn, code, true, fmt, ap);
+    if (kn) record_fault(kn, code, true, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -169,7 +183,9 @@ const char *kn_error(kn_context *kn) {
     return kn->fault.code == KN_OK ? "" : kn->text;
 }
 
-kn_status kn_error_code(kn_context *kn) { return kn ? kn->fault.code : KN_ERR_ARG; }
+kn_status kn_error_code(kn_context *kn) {
+    return kn ? kn->fault.code : KN_ERR_ARG;
+}
 
 void kn_clear_error(kn_context *kn) {
     if (!kn) return;
@@ -224,7 +240,9 @@ bool kt_begin(kt_call *c, const char *op, kn_tensor *const *in, int n, kn_ref *n
     return true;
 }
 
-kn_tensor *kt_poison(const kt_call *c) { return c->kn ? kt_handle(c->kn->poison) : NULL; }
+kn_tensor *kt_poison(const kt_call *c) {
+    return c->kn ? kt_handle(c->kn->poison) : NULL;
+}
 
 kn_tensor *kt_wrap(kn_context *kn, kn_ref node, const char *op) {
     kn_fault *f = kg_fault(kn->g);
@@ -251,9 +269,13 @@ kn_tensor *kt_wrap_created(kn_context *kn, kn_ref node, const char *op) {
 
 /* ---- looking --------------------------------------------------------------------------------------------------- */
 
-int kn_ok(kn_tensor *t) { return kt_slot_of(t) != NULL; }
+int kn_ok(kn_tensor *t) {
+    return kt_slot_of(t) != NULL;
+}
 
-kn_context *kn_context_of(kn_tensor *t) { return t ? slot_at(t)->kn : NULL; }
+kn_context *kn_context_of(kn_tensor *t) {
+    return t ? slot_at(t)->kn : NULL;
+}
 
 int kn_rank(kn_tensor *t) {
     kt_slot *s = kt_slot_of(t);

@@ -1,7 +1,7 @@
 /* movement.c - views: shapes change, elements stay.
  *
- * Contract: each function checks its arguments in its own words, then builds one or two movement ops. A view that changes
- * nothing is the operand's node under a new handle. */
+ * Contract: each function checks its arguments in its own words, then builds one or two movement ops. A view that
+ * changes nothing is the operand's node under a new handle. */
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -22,14 +22,15 @@ kn_tensor *kn_reshape(kn_tensor *x, const kn_dim *dims, int rank) {
     int64_t have = kg_numel(c.g, n);
     if (open >= 0) {
         if (!known || have % known)
-            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_reshape: %s has %lld elements, which the other sizes of %s do not divide",
+            return kt_fail(c.kn, KN_ERR_SHAPE,
+                           "kn_reshape: %s has %lld elements, which the other sizes of %s do not divide",
                            kt_shape_text(c.g, n, a), (long long)have, kt_dims_text(dims, rank, b));
         d[open] = have / known;
         known *= d[open];
     }
     if (known != have)
-        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_reshape: %s has %lld elements, %s asks for %lld", kt_shape_text(c.g, n, a),
-                       (long long)have, kt_dims_text(dims, rank, b), (long long)known);
+        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_reshape: %s has %lld elements, %s asks for %lld",
+                       kt_shape_text(c.g, n, a), (long long)have, kt_dims_text(dims, rank, b), (long long)known);
     return kt_wrap(c.kn, kg_reshape(c.g, n, d, rank), "kn_reshape");
 }
 
@@ -54,7 +55,7 @@ kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank) {
     return kt_wrap(c.kn, kg_expand(c.g, kg_reshape(c.g, n, in, rank), d, rank), "kn_expand");
 }
 
-static kn_tensor *permute(const kt_call *c, kn_ref n, const int64_t *order, int rank) {
+static kn_tensor *permute_view(const kt_call *c, kn_ref n, const int64_t *order, int rank) {
     bool same = true;
     for (int i = 0; i < rank; i++) same &= order[i] == i;
     return kt_wrap(c->kn, same ? n : kg_permute(c->g, n, order, rank), c->op);
@@ -68,7 +69,8 @@ kn_tensor *kn_permute(kn_tensor *x, const int *order, int rank) {
     char     a[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_permute", &x, 1, &n)) return kt_poison(&c);
     if (rank != kg_rank(c.g, n) || (rank && !order))
-        return kt_fail(c.kn, KN_ERR_ARG, "kn_permute: %s needs an order of all its axes, %d given", kt_shape_text(c.g, n, a), rank);
+        return kt_fail(c.kn, KN_ERR_ARG, "kn_permute: %s needs an order of all its axes, %d given",
+                       kt_shape_text(c.g, n, a), rank);
     for (int i = 0; i < rank; i++) {
         int k = kt_axis(&c, n, order[i]);
         if (k < 0) return kt_poison(&c);
@@ -76,7 +78,7 @@ kn_tensor *kn_permute(kn_tensor *x, const int *order, int rank) {
         seen |= 1u << k;
         o[i] = k;
     }
-    return permute(&c, n, o, rank);
+    return permute_view(&c, n, o, rank);
 }
 
 kn_tensor *kn_transpose(kn_tensor *x, int a, int b) {
@@ -87,7 +89,7 @@ kn_tensor *kn_transpose(kn_tensor *x, int a, int b) {
     if ((a = kt_axis(&c, n, a)) < 0 || (b = kt_axis(&c, n, b)) < 0) return kt_poison(&c);
     int rank = kg_rank(c.g, n);
     for (int i = 0; i < rank; i++) o[i] = i == a ? b : i == b ? a : i;
-    return permute(&c, n, o, rank);
+    return permute_view(&c, n, o, rank);
 }
 
 kn_tensor *kn_flip(kn_tensor *x, int axis) {
@@ -103,8 +105,8 @@ kn_tensor *kn_flip(kn_tensor *x, int axis) {
 kn_tensor *kn_pad(kn_tensor *x, const kn_dim *before, const kn_dim *after, int rank) {
     kt_call c;
     kn_ref  n;
-    int64_t d[KN_MAX_RANK];
-    bool    any = false;
+    int64_t d[KN_MAX_RANK] = {0};
+    bool    any            = false;
     char    a[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_pad", &x, 1, &n)) return kt_poison(&c);
     int            have;
@@ -114,8 +116,8 @@ kn_tensor *kn_pad(kn_tensor *x, const kn_dim *before, const kn_dim *after, int r
                        kt_shape_text(c.g, n, a), rank);
     for (int i = 0; i < rank; i++) {
         if (before[i] < 0 || after[i] < 0)
-            return kt_fail(c.kn, KN_ERR_ARG, "kn_pad: axis %d by %lld and %lld: kn_shrink cuts", i, (long long)before[i],
-                           (long long)after[i]);
+            return kt_fail(c.kn, KN_ERR_ARG, "kn_pad: axis %d by %lld and %lld: kn_shrink cuts", i,
+                           (long long)before[i], (long long)after[i]);
         if (!kn_add_ok(s[i], before[i], &d[i]) || !kn_add_ok(d[i], after[i], &d[i]))
             return kt_fail(c.kn, KN_ERR_SHAPE, "kn_pad: too many elements");
         any |= before[i] || after[i];
@@ -127,8 +129,8 @@ kn_tensor *kn_pad(kn_tensor *x, const kn_dim *before, const kn_dim *after, int r
 kn_tensor *kn_shrink(kn_tensor *x, const kn_dim *begin, const kn_dim *end, int rank) {
     kt_call c;
     kn_ref  n;
-    int64_t d[KN_MAX_RANK];
-    bool    any = false;
+    int64_t d[KN_MAX_RANK] = {0};
+    bool    any            = false;
     char    a[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_shrink", &x, 1, &n)) return kt_poison(&c);
     int            have;
@@ -138,8 +140,8 @@ kn_tensor *kn_shrink(kn_tensor *x, const kn_dim *begin, const kn_dim *end, int r
                        kt_shape_text(c.g, n, a), rank);
     for (int i = 0; i < rank; i++) {
         if (begin[i] < 0 || end[i] < begin[i] || end[i] > s[i])
-            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_shrink: %lld to %lld is not within axis %d of %s", (long long)begin[i],
-                           (long long)end[i], i, kt_shape_text(c.g, n, a));
+            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_shrink: %lld to %lld is not within axis %d of %s",
+                           (long long)begin[i], (long long)end[i], i, kt_shape_text(c.g, n, a));
         d[i] = end[i] - begin[i];
         any |= d[i] != s[i];
     }
@@ -189,7 +191,8 @@ kn_tensor *kn_squeeze(kn_tensor *x, int axis) {
     if (!kt_begin(&c, "kn_squeeze", &x, 1, &n)) return kt_poison(&c);
     if ((axis = kt_axis(&c, n, axis)) < 0) return kt_poison(&c);
     if (kg_shape(c.g, n, NULL)[axis] != 1)
-        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_squeeze: axis %d of %s is not of size 1", axis, kt_shape_text(c.g, n, a));
+        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_squeeze: axis %d of %s is not of size 1", axis,
+                       kt_shape_text(c.g, n, a));
     return kt_wrap(c.kn, kt_drop_axis(&c, n, axis), "kn_squeeze");
 }
 
@@ -203,8 +206,10 @@ kn_tensor *kn_flatten(kn_tensor *x, int from_axis) {
     if (!rank && (from_axis == 0 || from_axis == -1)) return kt_wrap(c.kn, kg_reshape(c.g, n, &tail, 1), "kn_flatten");
     if ((from_axis = kt_axis(&c, n, from_axis)) < 0) return kt_poison(&c);
     for (int i = 0; i < rank; i++) {
-        if (i < from_axis) d[i] = s[i];
-        else tail *= s[i];
+        if (i < from_axis)
+            d[i] = s[i];
+        else
+            tail *= s[i];
     }
     d[from_axis] = tail;
     return kt_wrap(c.kn, kg_reshape(c.g, n, d, from_axis + 1), "kn_flatten");
@@ -213,7 +218,7 @@ kn_tensor *kn_flatten(kn_tensor *x, int from_axis) {
 /* ---- joining --------------------------------------------------------------------------------------------------- */
 
 /* Every part padded to the whole, and added: zero is neutral, so integers and bools are exact (and -0 becomes 0). */
-static kn_ref join(const kt_call *c, const kn_ref *part, int n, int axis, int64_t total) {
+static kn_ref pad_and_add(const kt_call *c, const kn_ref *part, int n, int axis, int64_t total) {
     int64_t off[KN_MAX_RANK] = {0}, d[KN_MAX_RANK];
     kn_ref  all              = 0;
     for (int i = 0; i < n; i++) {
@@ -239,8 +244,8 @@ static kn_tensor *join_tensors(const char *op, kn_tensor *const *x, int n, int a
     if (!c.kn) return NULL;
     kn_ref *part = kn_realloc(c.kn->alloc, NULL, 0, (size_t)n * sizeof *part);
     if (!part) return kt_fail(c.kn, KN_ERR_MEMORY, "%s: out of memory", op);
-    kn_tensor *out = NULL;
-    kn_dtype   dt  = KN_VOID;
+    kn_tensor *out   = NULL;
+    kn_dtype   dt    = KN_VOID;
     int64_t    total = 0;
     if (!kt_begin(&c, op, x, n, part)) goto poison;
     int rank = kg_rank(c.g, part[0]);
@@ -248,8 +253,10 @@ static kn_tensor *join_tensors(const char *op, kn_tensor *const *x, int n, int a
         kt_fail(c.kn, KN_ERR_ARG, "%s: no place %d for an axis in %s", op, axis, kt_shape_text(c.g, part[0], a));
         goto poison;
     }
-    if (stack) axis = axis < 0 ? axis + rank + 1 : axis;
-    else if ((axis = kt_axis(&c, part[0], axis)) < 0) goto poison;
+    if (stack)
+        axis = axis < 0 ? axis + rank + 1 : axis;
+    else if ((axis = kt_axis(&c, part[0], axis)) < 0)
+        goto poison;
     for (int i = 0; i < n; i++) {
         int            r;
         const int64_t *s = kg_shape(c.g, part[i], &r), *s0 = kg_shape(c.g, part[0], NULL);
@@ -273,7 +280,7 @@ static kn_tensor *join_tensors(const char *op, kn_tensor *const *x, int n, int a
         out = kt_wrap(c.kn, 0, op);
         goto done;
     }
-    out = kt_wrap(c.kn, join(&c, part, n, axis, total), op);
+    out = kt_wrap(c.kn, pad_and_add(&c, part, n, axis, total), op);
     goto done;
 poison:
     out = kt_poison(&c);
@@ -282,5 +289,9 @@ done:
     return out;
 }
 
-kn_tensor *kn_cat(kn_tensor *const *x, int n, int axis) { return join_tensors("kn_cat", x, n, axis, false); }
-kn_tensor *kn_stack(kn_tensor *const *x, int n, int axis) { return join_tensors("kn_stack", x, n, axis, true); }
+kn_tensor *kn_cat(kn_tensor *const *x, int n, int axis) {
+    return join_tensors("kn_cat", x, n, axis, false);
+}
+kn_tensor *kn_stack(kn_tensor *const *x, int n, int axis) {
+    return join_tensors("kn_stack", x, n, axis, true);
+}

@@ -18,13 +18,13 @@ static kn_ref matmul_nodes(const kt_call *c, kn_ref a, kn_ref b, int dtype) {
     da[k] = 1;
     k     = 0;
     for (int i = 0; i < rb - 2; i++) db[k++] = sb[i];
-    db[k++] = 1;
-    db[k++] = sb[rb - 2];
-    db[k]   = sb[rb - 1];
-    int    acc  = kt_acc_dtype(dtype), rank = KN_MAX(ra, rb) + 1;
-    kn_ref pa   = kg_reshape(g, kg_cast(g, a, acc), da, ra + 1);
-    kn_ref pb   = kg_reshape(g, kg_cast(g, b, acc), db, rb + 1);
-    kn_ref sum  = kt_reduce(c, KN_OP_ADD, kg_op2(g, KN_OP_MUL, pa, pb), rank - 2);
+    db[k++]    = 1;
+    db[k++]    = sb[rb - 2];
+    db[k]      = sb[rb - 1];
+    int    acc = kt_acc_dtype(dtype), rank = KN_MAX(ra, rb) + 1;
+    kn_ref pa  = kg_reshape(g, kg_cast(g, a, acc), da, ra + 1);
+    kn_ref pb  = kg_reshape(g, kg_cast(g, b, acc), db, rb + 1);
+    kn_ref sum = kt_reduce(c, KN_OP_ADD, kg_op2(g, KN_OP_MUL, pa, pb), rank - 2);
     return kg_cast(g, kt_drop_axis(c, sum, rank - 2), kt_sum_dtype(dtype));
 }
 
@@ -37,8 +37,10 @@ kn_tensor *kn_matmul(kn_tensor *a, kn_tensor *b) {
     kt_shape_text(c.g, n[1], tb);
     int            ra, rb;
     const int64_t *sa = kg_shape(c.g, n[0], &ra), *sb = kg_shape(c.g, n[1], &rb);
-    if (!ra || !rb) return kt_fail(c.kn, KN_ERR_SHAPE, "kn_matmul: %s x %s: a scalar has no inner size: kn_mul", ta, tb);
-    if (ra >= KN_MAX_RANK || rb >= KN_MAX_RANK) return kt_fail(c.kn, KN_ERR_SHAPE, "kn_matmul: %s x %s: too many axes", ta, tb);
+    if (!ra || !rb)
+        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_matmul: %s x %s: a scalar has no inner size: kn_mul", ta, tb);
+    if (ra >= KN_MAX_RANK || rb >= KN_MAX_RANK)
+        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_matmul: %s x %s: too many axes", ta, tb);
     if (sa[ra - 1] != sb[rb > 1 ? rb - 2 : 0])
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_matmul: %s x %s: inner sizes differ", ta, tb);
     for (int i = 3; i <= ra && i <= rb; i++)
@@ -62,7 +64,7 @@ typedef struct shifted {
 } shifted;
 
 /* The maximum is subtracted so that no exponential overflows; it takes no part in the gradient. */
-static shifted shift(const kt_call *c, kn_ref x, int axis) {
+static shifted shift_by_max(const kt_call *c, kn_ref x, int axis) {
     shifted s;
     s.max = kg_op1(c->g, KN_OP_DETACH, kt_reduce(c, KN_OP_MAX, x, axis));
     s.z   = kg_op2(c->g, KN_OP_SUB, x, s.max);
@@ -71,13 +73,15 @@ static shifted shift(const kt_call *c, kn_ref x, int axis) {
     return s;
 }
 
-static int result_dtype(const kt_call *c, kn_ref x) { return kn_is_float(kg_dtype(c->g, x)) ? kg_dtype(c->g, x) : KN_F32; }
+static int result_dtype(const kt_call *c, kn_ref x) {
+    return kn_is_float(kg_dtype(c->g, x)) ? kg_dtype(c->g, x) : KN_F32;
+}
 
 kn_tensor *kn_softmax(kn_tensor *x, int axis) {
     kt_call c;
     kn_ref  n;
     if (!kt_begin(&c, "kn_softmax", &x, 1, &n) || (axis = kt_axis(&c, n, axis)) < 0) return kt_poison(&c);
-    shifted s = shift(&c, kt_wide(&c, n), axis);
+    shifted s = shift_by_max(&c, kt_wide(&c, n), axis);
     kn_ref  y = kg_op2(c.g, KN_OP_MUL, s.exp, kg_op1(c.g, KN_OP_RECIP, s.sum));
     return kt_wrap(c.kn, kg_cast(c.g, y, result_dtype(&c, n)), "kn_softmax");
 }
@@ -86,7 +90,7 @@ kn_tensor *kn_log_softmax(kn_tensor *x, int axis) {
     kt_call c;
     kn_ref  n;
     if (!kt_begin(&c, "kn_log_softmax", &x, 1, &n) || (axis = kt_axis(&c, n, axis)) < 0) return kt_poison(&c);
-    shifted s = shift(&c, kt_wide(&c, n), axis);
+    shifted s = shift_by_max(&c, kt_wide(&c, n), axis);
     kn_ref  y = kg_op2(c.g, KN_OP_SUB, s.z, kt_log(&c, s.sum));
     return kt_wrap(c.kn, kg_cast(c.g, y, result_dtype(&c, n)), "kn_log_softmax");
 }
@@ -110,7 +114,7 @@ kn_tensor *kn_layer_norm(kn_tensor *x, double eps) {
 
 /* ---- indices --------------------------------------------------------------------------------------------------- */
 
-static bool integers(const kt_call *c, kn_ref x, const char *what) {
+static bool needs_integers(const kt_call *c, kn_ref x, const char *what) {
     int dt = kg_dtype(c->g, x);
     if (!kn_is_float(dt)) return true;
     kt_fail(c->kn, KN_ERR_DTYPE, "%s: the %s are %s, not integers", c->op, what, kn_dtypes[dt].name);
@@ -142,14 +146,15 @@ kn_tensor *kn_cross_entropy(kn_tensor *logits, kn_tensor *labels) {
     if (!fits)
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_cross_entropy: logits %s need a label for each row, labels are %s",
                        kt_shape_text(c.g, n[0], a), kt_shape_text(c.g, n[1], b));
-    if (!integers(&c, n[1], "labels")) return kt_poison(&c);
+    if (!needs_integers(&c, n[1], "labels")) return kt_poison(&c);
     int axis = rank - 1;
-    if (!s[axis]) return kt_fail(c.kn, KN_ERR_SHAPE, "kn_cross_entropy: %s has no classes", kt_shape_text(c.g, n[0], a));
+    if (!s[axis])
+        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_cross_entropy: %s has no classes", kt_shape_text(c.g, n[0], a));
     int64_t d[KN_MAX_RANK];
     memcpy(d, s, (size_t)rank * sizeof *d);
     d[axis]      = 1;
     kn_ref  x    = kt_wide(&c, n[0]);
-    shifted sh   = shift(&c, x, axis);
+    shifted sh   = shift_by_max(&c, x, axis);
     kn_ref  pick = picked(&c, one_hot(&c, n[1], d, rank, s[axis], axis), x, axis);
     /* The two large terms first: their difference is exact where they are close. */
     kn_ref y = kg_op2(c.g, KN_OP_ADD, kg_op2(c.g, KN_OP_SUB, sh.max, pick), kt_log(&c, sh.sum));
@@ -162,7 +167,7 @@ kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx) {
     kn_ref  n[2];
     char    a[KT_SHAPE_TEXT], b[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_gather", (kn_tensor *[]){x, idx}, 2, n)) return kt_poison(&c);
-    if ((axis = kt_axis(&c, n[0], axis)) < 0 || !integers(&c, n[1], "indices")) return kt_poison(&c);
+    if ((axis = kt_axis(&c, n[0], axis)) < 0 || !needs_integers(&c, n[1], "indices")) return kt_poison(&c);
     int            rank, ri;
     const int64_t *s = kg_shape(c.g, n[0], &rank), *si = kg_shape(c.g, n[1], &ri);
     int            full = rank + ri; /* pre, K, idx, post */
@@ -186,7 +191,7 @@ kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx) {
 kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype) {
     kt_call c;
     kn_ref  n;
-    if (!kt_begin(&c, "kn_one_hot", &idx, 1, &n) || !kt_dtype_ok(&c, dtype) || !integers(&c, n, "indices"))
+    if (!kt_begin(&c, "kn_one_hot", &idx, 1, &n) || !kt_dtype_ok(&c, dtype) || !needs_integers(&c, n, "indices"))
         return kt_poison(&c);
     int            rank;
     const int64_t *s = kg_shape(c.g, n, &rank);

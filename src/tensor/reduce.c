@@ -1,7 +1,7 @@
 /* reduce.c - sums, products, extremes, means and variances over axes.
  *
- * Contract: REDUCE keeps reduced axes as size 1; they are dropped here unless `keep`. Sums of narrow floats run in f32 and
- * are rounded once; sums of narrow integers and bools are i32 or u32. */
+ * Contract: REDUCE keeps reduced axes as size 1; they are dropped here unless `keep`. Sums of narrow floats run in f32
+ * and are rounded once; sums of narrow integers and bools are i32 or u32. */
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static bool reduction_begin(reduction *r, const char *op, kn_tensor *x, const kn
         return false;
     }
     int            rank;
-    const int64_t *s     = kg_shape(r->c.g, r->x, &rank);
+    const int64_t *s               = kg_shape(r->c.g, r->x, &rank);
     bool           on[KN_MAX_RANK] = {false};
     if (o->axes.n < 0 || o->axes.n > KN_COUNT(o->axes.a)) {
         kt_fail(r->c.kn, KN_ERR_ARG, "%s: %d axes", op, o->axes.n);
@@ -65,8 +65,10 @@ static kn_tensor *reduction_end(const reduction *r, kn_ref y, int dtype) {
     const int64_t *s = kg_shape(r->c.g, y, &rank);
     int64_t        d[KN_MAX_RANK];
     for (int i = 0; i < rank; i++) {
-        if (k < r->naxes && r->axes[k] == i) k++;
-        else d[out++] = s[i];
+        if (k < r->naxes && r->axes[k] == i)
+            k++;
+        else
+            d[out++] = s[i];
     }
     return kt_wrap(r->c.kn, kg_reshape(r->c.g, y, d, out), r->c.op);
 }
@@ -90,19 +92,25 @@ int kt_sum_dtype(int dtype) {
     return kn_dsize(dtype) < 4 ? KN_I32 : dtype;
 }
 
-int kt_acc_dtype(int dtype) { return kn_is_float(dtype) && kn_dsize(dtype) < 4 ? KN_F32 : kt_sum_dtype(dtype); }
+int kt_acc_dtype(int dtype) {
+    return kn_is_float(dtype) && kn_dsize(dtype) < 4 ? KN_F32 : kt_sum_dtype(dtype);
+}
 
-static kn_tensor *total(const char *name, int op, kn_tensor *x, const kn_reduce_opts *o) {
+static kn_tensor *sum_or_product(const char *name, int op, kn_tensor *x, const kn_reduce_opts *o) {
     reduction r;
     if (!reduction_begin(&r, name, x, o)) return kt_poison(&r.c);
     kn_ref y = over_axes(&r, op, kg_cast(r.c.g, r.x, kt_acc_dtype(r.dtype)));
     return reduction_end(&r, y, kt_sum_dtype(r.dtype));
 }
 
-kn_tensor *kn_sum_opt(kn_tensor *x, const kn_reduce_opts *o) { return total("kn_sum", KN_OP_ADD, x, o); }
-kn_tensor *kn_prod_opt(kn_tensor *x, const kn_reduce_opts *o) { return total("kn_prod", KN_OP_MUL, x, o); }
+kn_tensor *kn_sum_opt(kn_tensor *x, const kn_reduce_opts *o) {
+    return sum_or_product("kn_sum", KN_OP_ADD, x, o);
+}
+kn_tensor *kn_prod_opt(kn_tensor *x, const kn_reduce_opts *o) {
+    return sum_or_product("kn_prod", KN_OP_MUL, x, o);
+}
 
-static kn_tensor *extreme(const char *name, int op, kn_tensor *x, const kn_reduce_opts *o) {
+static kn_tensor *largest_or_least(const char *name, int op, kn_tensor *x, const kn_reduce_opts *o) {
     reduction r;
     char      a[KT_SHAPE_TEXT];
     if (!reduction_begin(&r, name, x, o)) return kt_poison(&r.c);
@@ -111,8 +119,12 @@ static kn_tensor *extreme(const char *name, int op, kn_tensor *x, const kn_reduc
     return reduction_end(&r, over_axes(&r, op, r.x), r.dtype);
 }
 
-kn_tensor *kn_max_opt(kn_tensor *x, const kn_reduce_opts *o) { return extreme("kn_max", KN_OP_MAX, x, o); }
-kn_tensor *kn_min_opt(kn_tensor *x, const kn_reduce_opts *o) { return extreme("kn_min", KN_OP_MIN, x, o); }
+kn_tensor *kn_max_opt(kn_tensor *x, const kn_reduce_opts *o) {
+    return largest_or_least("kn_max", KN_OP_MAX, x, o);
+}
+kn_tensor *kn_min_opt(kn_tensor *x, const kn_reduce_opts *o) {
+    return largest_or_least("kn_min", KN_OP_MIN, x, o);
+}
 
 /* The mean of x, at least f32, axes kept. */
 static kn_ref mean_of(const reduction *r, kn_ref x) {
@@ -120,7 +132,9 @@ static kn_ref mean_of(const reduction *r, kn_ref x) {
     return sum ? kg_op2(r->c.g, KN_OP_MUL, sum, kt_const(&r->c, kg_dtype(r->c.g, sum), 1.0 / (double)r->count)) : 0;
 }
 
-static int mean_dtype(int dtype) { return kn_is_float(dtype) ? dtype : KN_F32; }
+static int mean_dtype(int dtype) {
+    return kn_is_float(dtype) ? dtype : KN_F32;
+}
 
 kn_tensor *kn_mean_opt(kn_tensor *x, const kn_reduce_opts *o) {
     reduction r;
@@ -130,8 +144,8 @@ kn_tensor *kn_mean_opt(kn_tensor *x, const kn_reduce_opts *o) {
 
 /* The mean first, then the squared distances: no cancellation of large squares. */
 static kn_ref variance_of(const reduction *r) {
-    kn_ref x = kt_wide(&r->c, r->x), d = kg_op2(r->c.g, KN_OP_SUB, x, mean_of(r, x));
-    kn_ref s = over_axes(r, KN_OP_ADD, kg_op2(r->c.g, KN_OP_MUL, d, d));
+    kn_ref  x = kt_wide(&r->c, r->x), d = kg_op2(r->c.g, KN_OP_SUB, x, mean_of(r, x));
+    kn_ref  s = over_axes(r, KN_OP_ADD, kg_op2(r->c.g, KN_OP_MUL, d, d));
     int64_t n = r->biased ? r->count : r->count - 1;
     double  k = n > 0 ? 1.0 / (double)n : NAN;
     return s ? kg_op2(r->c.g, KN_OP_MUL, s, kt_const(&r->c, kg_dtype(r->c.g, s), k)) : 0;

@@ -17,10 +17,16 @@ static kt_slot *first_from(const kt_slot *scope) {
     return scope ? scope->first : NULL;
 }
 
-kt_slot *kt_first(const kn_context *kn) { return first_from(kn->scope); }
-kt_slot *kt_next(const kt_slot *s) { return s->next ? s->next : first_from(s->scope->scope); }
+kt_slot *kt_first(const kn_context *kn) {
+    return first_from(kn->scope);
+}
+kt_slot *kt_next(const kt_slot *s) {
+    return s->next ? s->next : first_from(s->scope->scope);
+}
 
-static kn_ref realized_as(const kn_context *kn, kn_ref n) { return n < kn->realized_cap ? kn->realized[n] : 0; }
+static kn_ref realized_as(const kn_context *kn, kn_ref n) {
+    return n < kn->realized_cap ? kn->realized[n] : 0;
+}
 
 kn_ref kt_node(kt_slot *s) {
     kn_ref r = realized_as(s->kn, s->node);
@@ -87,7 +93,7 @@ static kn_ref copy_storage(kn_context *kn, kn_ref node) {
 /* ---- notes of what is computed --------------------------------------------------------------------------------- */
 
 /* Not making a note costs a second computation, never a wrong value: a failed allocation is not reported. */
-static void note(kn_context *kn, kn_ref node, kn_ref storage) {
+static void note_realized(kn_context *kn, kn_ref node, kn_ref storage) {
     size_t old = kn->realized_cap;
     if (node == storage || !KN_GROW(kn->alloc, kn->known, kn->known_cap, kn->nknown + 1)) return;
     if (!KN_GROW(kn->alloc, kn->realized, kn->realized_cap, (size_t)node + 1)) return;
@@ -107,12 +113,14 @@ static void mark_dependents(const kn_graph *g, const kn_ref *buffers, int n, uin
 }
 
 /* Rule 2. dep as above. */
-static void forget(kn_context *kn, const uint8_t *dep) {
+static void forget_dependents(kn_context *kn, const uint8_t *dep) {
     size_t at = 0;
     for (size_t i = 0; i < kn->nknown; i++) {
         kn_ref n = kn->known[i];
-        if (dep[n] || dep[kn->realized[n]]) kn->realized[n] = 0;
-        else kn->known[at++] = n;
+        if (dep[n] || dep[kn->realized[n]])
+            kn->realized[n] = 0;
+        else
+            kn->known[at++] = n;
     }
     kn->nknown = at;
 }
@@ -122,7 +130,7 @@ bool kt_overwritten(kn_context *kn, kn_ref buffer) {
     uint8_t *dep   = kn_realloc(kn->alloc, NULL, 0, count);
     if (!dep) return kn_oom(kg_fault(kn->g));
     mark_dependents(kn->g, &buffer, 1, dep, count);
-    forget(kn, dep);
+    forget_dependents(kn, dep);
     kn_free(kn->alloc, dep, count);
     return true;
 }
@@ -170,24 +178,24 @@ bool kt_add_pending(kn_context *kn, kt_slot *t, kn_ref value) {
 
 /* ---- one run --------------------------------------------------------------------------------------------------- */
 
-typedef struct run {
+typedef struct run_state {
     kn_context *kn;
     kn_ref     *nodes; /* scratch: a node a live handle and a pending assignment */
     size_t      cap;
     uint8_t    *mark;
-    uint32_t    count; /* nodes of the graph when the run began */
+    uint32_t    count;                     /* nodes of the graph when the run began */
     kn_ref     *roots, *results, *inplace; /* cap each */
     int         nroots, ninplace;
     uint8_t    *dep; /* of the nodes before kr_run: depends on a buffer assigned in place */
     uint32_t    ndep;
     int        *root_of; /* of want[i]: its root, -1 none; then of pending[i] */
-} run;
+} run_state;
 
-static bool run_begin(run *r, kn_context *kn, int n) {
-    *r       = (run){.kn = kn, .count = kg_count(kn->g), .cap = (size_t)kn->ntensors + kn->npending + (size_t)n + 1};
-    r->nodes = kn_realloc(kn->alloc, NULL, 0, r->cap * 4 * sizeof *r->nodes);
+static bool run_begin(run_state *r, kn_context *kn, int n) {
+    *r = (run_state){.kn = kn, .count = kg_count(kn->g), .cap = (size_t)kn->ntensors + kn->npending + (size_t)n + 1};
+    r->nodes   = kn_realloc(kn->alloc, NULL, 0, r->cap * 4 * sizeof *r->nodes);
     r->root_of = kn_realloc(kn->alloc, NULL, 0, r->cap * sizeof *r->root_of);
-    r->mark  = kn_realloc(kn->alloc, NULL, 0, r->count);
+    r->mark    = kn_realloc(kn->alloc, NULL, 0, r->count);
     if (!r->nodes || !r->root_of || !r->mark) return false;
     r->roots   = r->nodes + r->cap;
     r->results = r->roots + r->cap;
@@ -195,14 +203,14 @@ static bool run_begin(run *r, kn_context *kn, int n) {
     return true;
 }
 
-static void run_end(run *r) {
+static void run_end(run_state *r) {
     kn_free(r->kn->alloc, r->nodes, r->cap * 4 * sizeof *r->nodes);
     kn_free(r->kn->alloc, r->root_of, r->cap * sizeof *r->root_of);
     kn_free(r->kn->alloc, r->mark, r->count);
     kn_free(r->kn->alloc, r->dep, r->ndep);
 }
 
-static int add_root(run *r, kn_ref node) {
+static int add_root(run_state *r, kn_ref node) {
     for (int i = 0; i < r->nroots; i++)
         if (r->roots[i] == node) return i;
     r->roots[r->nroots] = node;
@@ -210,7 +218,7 @@ static int add_root(run *r, kn_ref node) {
 }
 
 /* Which assignments run: those of the scope, and all once a wanted value reads one of the others. */
-static bool choose_pending(run *r, kt_slot *const *want, int n, uint32_t depth) {
+static bool choose_pending(run_state *r, kt_slot *const *want, int n, uint32_t depth) {
     kn_context *kn   = r->kn;
     size_t      left = 0, at = 0;
     for (size_t i = 0; i < kn->npending; i++) {
@@ -238,7 +246,7 @@ static bool choose_pending(run *r, kt_slot *const *want, int n, uint32_t depth) 
 }
 
 /* Rule 1: who still reads the buffers that are about to be assigned. */
-static bool find_readers(run *r) {
+static bool find_readers(run_state *r) {
     kn_context *kn = r->kn;
     size_t      at = 0;
     for (kt_slot *s = kt_first(kn); s; s = kt_next(s)) {
@@ -255,11 +263,10 @@ static bool find_readers(run *r) {
     return true;
 }
 
-static bool build_roots(run *r, kt_slot *const *want, int n) {
+static bool build_roots(run_state *r, kt_slot *const *want, int n) {
     kn_context *kn = r->kn;
     kn_graph   *g  = kn->g;
-    for (int i = 0; i < n; i++)
-        r->root_of[i] = want[i]->flags & KT_WANTED ? add_root(r, want[i]->node) : -1;
+    for (int i = 0; i < n; i++) r->root_of[i] = want[i]->flags & KT_WANTED ? add_root(r, want[i]->node) : -1;
     for (size_t i = 0; i < kn->npending; i++) {
         kt_pending *p  = &kn->pending[i];
         int        *at = &r->root_of[(size_t)n + i];
@@ -276,7 +283,7 @@ static bool build_roots(run *r, kt_slot *const *want, int n) {
             kn_ref  set  = kg_store(g, buf, kg_reshape(g, value, &size, 1), 0);
             kn_ref  root = kg_after(g, buf, &set, 1);
             if (!root) return false;
-            *at = add_root(r, root);
+            *at                       = add_root(r, root);
             r->inplace[r->ninplace++] = buf;
         }
     }
@@ -288,7 +295,7 @@ static bool build_roots(run *r, kt_slot *const *want, int n) {
 }
 
 /* The storage node of a root's result, shaped like `like`. A buffer that existed before the run is someone else's. */
-static kn_ref result_node(run *r, int root, kn_ref like, bool *shared) {
+static kn_ref result_node(run_state *r, int root, kn_ref like, bool *shared) {
     int            rank;
     const int64_t *dims = kg_shape(r->kn->g, like, &rank);
     *shared             = r->results[root] < r->count;
@@ -301,22 +308,23 @@ static bool owned_twice(kn_context *kn, kn_ref buf, const kt_slot *by) {
     return false;
 }
 
-static void settle(run *r, kt_slot *s, int root, kn_ref value) {
+static void settle(run_state *r, kt_slot *s, int root, kn_ref value) {
     bool   shared;
     kn_ref st = result_node(r, root, value, &shared);
     if (!st) return; /* out of memory, in the graph's fault */
     s->node  = st;
     s->store = shared || owned_twice(r->kn, kt_buffer_of(r->kn->g, st), s) ? 0 : st;
     s->flags |= KT_OWNABLE;
-    if (!r->dep[value]) note(r->kn, value, st);
+    if (!r->dep[value]) note_realized(r->kn, value, st);
 }
 
-static bool run_roots(run *r, kt_slot *const *want, int n) {
+static bool run_roots(run_state *r, kt_slot *const *want, int n) {
     kn_context *kn = r->kn;
     kn_graph   *g  = kn->g;
-    if (r->nroots && !kr_run(kn->rt, g, kn->realized, (uint32_t)kn->realized_cap, r->roots, r->nroots, r->results, kg_fault(g)))
+    if (r->nroots &&
+        !kr_run(kn->rt, g, kn->realized, (uint32_t)kn->realized_cap, r->roots, r->nroots, r->results, kg_fault(g)))
         return false;
-    if (r->ninplace) forget(kn, r->dep);
+    if (r->ninplace) forget_dependents(kn, r->dep);
     for (size_t i = 0; i < kn->npending; i++) {
         kt_pending *p    = &kn->pending[i];
         int         root = r->root_of[(size_t)n + i];
@@ -328,7 +336,7 @@ static bool run_roots(run *r, kt_slot *const *want, int n) {
             settle(r, p->t, root, value);
         } else {
             p->t->node = p->t->store;
-            if (!r->dep[value] && !kt_buffer_of(g, value)) note(kn, value, p->t->store);
+            if (!r->dep[value] && !kt_buffer_of(g, value)) note_realized(kn, value, p->t->store);
         }
     }
     for (int i = 0; i < n; i++)
@@ -339,8 +347,8 @@ static bool run_roots(run *r, kt_slot *const *want, int n) {
 }
 
 bool kt_run(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_t depth) {
-    bool   any = depth != KT_NOW && kn->npending;
-    run    r;
+    bool      any = depth != KT_NOW && kn->npending;
+    run_state r;
     kn_graph *g = kn->g;
     for (int i = 0; i < n; i++) {
         kt_slot *s = want[i];
@@ -375,7 +383,8 @@ bool kt_make_storage(kn_context *kn, const char *op, kt_slot *const *t, int n) {
         ok        = t[i]->flags & KT_OWNABLE;
         lazy[k++] = t[i];
         if (!ok)
-            kn_fail(kg_fault(kn->g), KN_ERR_STATE, "the tensor is a view or a lazy result and owns no storage: kn_realize "
+            kn_fail(kg_fault(kn->g), KN_ERR_STATE,
+                    "the tensor is a view or a lazy result and owns no storage: kn_realize "
                     "or kn_contiguous gives it some");
     }
     ok = ok && kt_run(kn, op, lazy, k, KT_NOW);

@@ -1,7 +1,7 @@
 /* scope.c - scopes: what lives how long, and the sweep at their ends.
  *
- * Contract: after kn_end no handle of the scope is live but those kept, everything assigned has its new value, every buffer
- * that remains is reached by a live handle, and the graph is at most about twice what the live handles reach. */
+ * Contract: after kn_end no handle of the scope is live but those kept, everything assigned has its new value, every
+ * buffer that remains is reached by a live handle, and the graph is at most about twice what the live handles reach. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void end_innermost(kn_context *kn, kt_slot **keep, int *nkeep) {
         if (t->flags & KT_KEEP && keep) {
             kt_unlink(t);
             kt_link(parent, t);
-            t->flags = (uint8_t)((t->flags & ~KT_KEEP) | KT_OWNABLE);
+            t->flags         = (uint8_t)((t->flags & ~KT_KEEP) | KT_OWNABLE);
             keep[(*nkeep)++] = t;
         } else {
             kt_drop_pending(kn, t);
@@ -59,8 +59,10 @@ kn_status kn_end(kn_scope *p) {
     if (!keep) kt_error(kn, KN_ERR_MEMORY, "kn_end: out of memory");
     while (kn->scope != s) end_innermost(kn, NULL, NULL);
     end_innermost(kn, keep, &nkeep);
-    if (kn->fault.code == KN_OK) kt_run(kn, "kn_end", keep, nkeep, depth);
-    else kt_undo_pending(kn, depth);
+    if (kn->fault.code == KN_OK)
+        kt_run(kn, "kn_end", keep, nkeep, depth);
+    else
+        kt_undo_pending(kn, depth);
     kt_sweep(kn);
     kn_free(kn->alloc, keep, cap * sizeof *keep);
     kn_status code    = kn->fault.code;
@@ -99,7 +101,7 @@ static bool release_buffers(kn_context *kn, const uint8_t *mark, uint32_t count)
 }
 
 /* The live part of the graph in a new one, realized nodes replaced by their storage. False: the old one stays. */
-static bool compact(kn_context *kn, const uint8_t *mark, uint32_t count) {
+static bool compact_graph(kn_context *kn, const uint8_t *mark, uint32_t count) {
     kn_graph *from = kn->g, *to = kg_new(kn->alloc);
     kn_ref   *map = kn_zalloc(kn->alloc, count * sizeof *map);
     bool      ok  = to && map;
@@ -124,8 +126,8 @@ static bool compact(kn_context *kn, const uint8_t *mark, uint32_t count) {
         kn_free(kn->alloc, kn->realized, kn->realized_cap * sizeof *kn->realized);
         kn->realized     = NULL;
         kn->realized_cap = kn->nknown = 0;
-        kn->g            = to;
-        to               = from;
+        kn->g                         = to;
+        to                            = from;
     }
     kn_free(kn->alloc, map, count * sizeof *map);
     if (to) kg_free(to);
@@ -150,12 +152,14 @@ void kt_sweep(kn_context *kn) {
         size_t keep = 0;
         for (size_t i = 0; i < kn->nknown; i++) {
             kn_ref n = kn->known[i];
-            if (mark[n]) kn->known[keep++] = n;
-            else kn->realized[n] = 0;
+            if (mark[n])
+                kn->known[keep++] = n;
+            else
+                kn->realized[n] = 0;
         }
         kn->nknown = keep;
         for (kn_ref id = 1; id < count; id++) live += mark[id];
-        if (count > 2 * live + COMPACT_SLACK) compact(kn, mark, count);
+        if (count > 2 * live + COMPACT_SLACK) compact_graph(kn, mark, count);
     }
     kn_free(kn->alloc, mark, count);
 }

@@ -1,9 +1,9 @@
 /* tensor.h - the inside of the front end: contexts, handles, scopes, and what every op is written with.
  *
- * A tensor is a handle on a node of the context's one graph. Handles are slots of 64 bytes, aligned to 64, in slabs that
- * live as long as the context; the low six bits of a kn_tensor* (and of a kn_scope*) are the slot's generation, so that
- * a handle whose scope has ended is recognised as long as its slot was not reused 64 times. Slots are reused first in,
- * first out, to put that off.
+ * A tensor is a handle on a node of the context's one graph. Handles are slots of 64 bytes, aligned to 64, in slabs
+ * that live as long as the context; the low six bits of a kn_tensor* (and of a kn_scope*) are the slot's generation, so
+ * that a handle whose scope has ended is recognised as long as its slot was not reused 64 times. Slots are reused first
+ * in, first out, to put that off.
  *
  * Node numbers are valid until the next kn_end (which may compact the graph); only handles last longer.
  *
@@ -27,7 +27,7 @@ enum kt_kind { KT_FREE, KT_TENSOR, KT_SCOPE, KT_POISON };
 
 enum kt_flag {
     KT_KEEP          = 1, /* moves one scope out at kn_end */
-    KT_OWNABLE       = 2, /* created or computed, not a view: may be given storage of its own by kn_assign and kn_write */
+    KT_OWNABLE       = 2, /* created or computed, not a view: kn_assign and kn_write may give it storage */
     KT_REQUIRES_GRAD = 4,
     KT_WANTED        = 8, /* of one run: this handle is about to become storage */
 };
@@ -124,7 +124,7 @@ void      kt_unlink(kt_slot *t);
 kn_scope *kt_scope_handle(const kt_slot *s);
 kt_slot  *kt_scope_of(kn_scope *p); /* NULL for NULL and ended scopes */
 
-/* ---- storage and runs (run.c, value.c, scope.c) ------------------------------------------------------------------------- */
+/* ---- storage and runs (run.c, value.c, scope.c) ------------------------------------------------------------------ */
 
 /* RESHAPE(BUFFER{fresh slot}, dims); data NULL: zeros. 0 on failure, with the graph's fault set. Not for numel 0. */
 kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int rank, const void *data);

@@ -71,7 +71,7 @@ kn_status kn_realize(kn_tensor *const *t, int n) {
     return ok ? KN_OK : kn->fault.code;
 }
 
-static void convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
+static void convert_elements(void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
     size_t a = (size_t)kn_dsize(from_dtype), b = (size_t)kn_dsize(to_dtype);
     if (to_dtype == from_dtype) {
         memcpy(to, from, (size_t)n * b);
@@ -88,7 +88,8 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
     if (!kn) return KN_ERR_ARG;
     kt_slot *s = kt_check(kn, op, t);
     if (!s) return kn->fault.code;
-    if (dtype <= KN_VOID || dtype >= KN_DTYPE_COUNT) return kt_error(kn, KN_ERR_DTYPE, "%s: no dtype %d", op, (int)dtype);
+    if (dtype <= KN_VOID || dtype >= KN_DTYPE_COUNT)
+        return kt_error(kn, KN_ERR_DTYPE, "%s: no dtype %d", op, (int)dtype);
     int64_t numel = kg_numel(kn->g, s->node), need = kn_sat_mul(numel, kn_dsize(dtype));
     if ((uint64_t)need > bytes)
         return kt_error(kn, KN_ERR_ARG, "%s: %lld elements of %s need %lld bytes, dst has %zu", op, (long long)numel,
@@ -100,7 +101,7 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
     kn_fault    f    = {KN_OK, ""};
     const void *data = buf ? kr_buffer_data(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), &f) : NULL;
     if (!data) return kt_take_fault(kn, &f, op);
-    convert(dst, dtype, data, kg_dtype(kn->g, s->node), numel);
+    convert_elements(dst, dtype, data, kg_dtype(kn->g, s->node), numel);
     return KN_OK;
 }
 
@@ -142,7 +143,7 @@ kn_status kn_dump(kn_tensor *t, const char *stage, FILE *out) {
 /* Whether a live handle other than t reads t's buffer. False in *ok: out of memory. */
 static bool read_by_others(kn_context *kn, const kt_slot *t, bool *ok) {
     uint32_t count = kg_count(kn->g);
-    size_t   at    = 0, cap = (size_t)kn->ntensors + 1;
+    size_t   at = 0, cap = (size_t)kn->ntensors + 1;
     kn_ref  *nodes = kn_realloc(kn->alloc, NULL, 0, cap * sizeof *nodes);
     uint8_t *mark  = kn_zalloc(kn->alloc, count);
     bool     read  = false;
@@ -166,8 +167,8 @@ kn_status kn_write(kn_tensor *t, const void *src, size_t bytes) {
     int64_t        want = kg_numel(kn->g, s->node) * kn_dsize(dtype);
     char           text[KT_SHAPE_TEXT];
     if ((uint64_t)want != bytes)
-        return kt_error(kn, KN_ERR_ARG, "kn_write: %s of %s is %lld bytes, %zu given", kt_shape_text(kn->g, s->node, text),
-                        kn_dtypes[dtype].name, (long long)want, bytes);
+        return kt_error(kn, KN_ERR_ARG, "kn_write: %s of %s is %lld bytes, %zu given",
+                        kt_shape_text(kn->g, s->node, text), kn_dtypes[dtype].name, (long long)want, bytes);
     if (!bytes) return KN_OK;
     if (!src) return kt_error(kn, KN_ERR_ARG, "kn_write: src is NULL");
     if (!s->store && !(s->flags & KT_OWNABLE))
