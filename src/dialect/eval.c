@@ -88,6 +88,7 @@ static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
     c->fixed = c->numel >= 0 && c->numel < INT64_MAX / 16;
     if (c->op == KN_OP_REDUCE || c->op == KN_OP_END || c->op == KN_OP_BUFFERIZE) c->loop = nd->nsrc > 1;
     if (c->op == KN_OP_RANGE) e->loops |= kg_field(g, id, KN_F_RANGE_rank) == 0;
+    if (c->op == KN_OP_SPECIAL) e->loops = true, e->nspecial++;
     uint32_t *s = kn_arena_get(&e->arena, ((size_t)nd->nsrc + 1) * sizeof *s);
     if (!s) return kn_oom(e->fault);
     uint32_t self = (uint32_t)(c - e->cell);
@@ -192,9 +193,9 @@ static bool ev_step(ev *e, ev_cell *c) {
             dt[i] = e->cell[c->src[i]].dtype;
             s[i]  = e->cell[c->src[i]].one;
         }
-        if (kn_alu(c->op, c->dtype, dt, s, &c->one)) return true;
+        if (kn_alu(c->op, c->dtype, dt, s, &c->one)) return !sh->check || kn_ev_check(e, c);
     }
-    return kn_ev_compute(e, c);
+    return kn_ev_compute(e, c) && (!sh->check || kn_ev_check(e, c));
 }
 
 /* Values of a program without loops die with their last use. */
@@ -336,8 +337,9 @@ static bool ev_loop(ev *e, ev_frame *f) {
     r->one.i = f->saved;
     r->stamp = f->saved_stamp;
     e->stack_n--;
-    if (f->level == 0) c->key = ev_key(e, c);
-    return true;
+    if (f->level > 0) return true;
+    c->key = ev_key(e, c);
+    return !e->shared->check || kn_ev_check(e, c);
 }
 
 /* Makes a cell current. */
@@ -441,6 +443,42 @@ static bool ev_run_linear(ev *e, const ev_cell *root) {
     return ok;
 }
 
+/* ---- hardware indices ---------------------------------------------------------------------------------------- */
+
+/* The next combination of the SPECIALs' values, which outdates every result; false behind the last. */
+static bool ev_next_special(ev *e) {
+    bool more = false;
+    for (uint32_t i = 0; i < e->ncell && !more; i++) {
+        ev_cell *c = &e->cell[i];
+        if (c->op != KN_OP_SPECIAL) continue;
+        more = ++c->one.i < e->cell[c->src[0]].one.i;
+        if (!more) c->one.i = 0;
+    }
+    for (uint32_t i = 0; i < e->ncell && more; i++)
+        if (e->cell[i].op != KN_OP_CONST) e->cell[i].key = 0;
+    return more;
+}
+
+static bool ev_run_root(ev *e) {
+    uint32_t root = e->ncell - 1;
+    bool     some = true;
+    for (uint32_t i = 0; i < e->ncell && e->nspecial; i++) {
+        ev_cell *c = &e->cell[i];
+        if (c->op == KN_OP_BARRIER)
+            return kn_fail(e->fault, KN_ERR_UNSUPPORTED, "eval: BARRIER %%%u among SPECIALs: threads run one by one", c->id);
+        if (c->op != KN_OP_SPECIAL) continue;
+        const ev_cell *bound = &e->cell[c->src[0]];
+        if (bound->op != KN_OP_CONST)
+            return kn_fail(e->fault, KN_ERR_UNSUPPORTED, "eval: SPECIAL %%%u needs a constant bound", c->id);
+        some = some && bound->one.i > 0;
+    }
+    if (!some) return true;
+    do {
+        if (!(e->cell[root].op == KN_OP_LINEAR ? ev_run_linear(e, &e->cell[root]) : ev_run(e, root))) return false;
+    } while (e->nspecial && ev_next_special(e));
+    return true;
+}
+
 /* ---- entry --------------------------------------------------------------------------------------------------- */
 
 void kn_value_free(const kn_alloc *a, kn_value *v) {
@@ -479,8 +517,7 @@ bool kn_ev_run(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, i
     bool ok = ev_prepare(&e, root);
     if (ok) {
         ev_cell *c = &e.cell[e.ncell - 1];
-        ok = c->op == KN_OP_LINEAR ? ev_run_linear(&e, c) : ev_run(&e, e.ncell - 1);
-        if (ok) ok = ev_results(&e, c, out, nout);
+        ok         = ev_run_root(&e) && ev_results(&e, c, out, nout);
     }
     ev_free(&e);
     sh->depth--;
@@ -491,6 +528,7 @@ bool kn_eval(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_val
              kn_fault *f) {
     int       none = 0;
     ev_shared sh = {.limit = opts && opts->step_limit ? opts->step_limit : UINT64_MAX};
+    if (opts) sh.check = opts->check;
     if (!root) return kn_fail(f, KN_ERR_ARG, "eval: no program (a constructor failed)");
     bool ok = kn_ev_run(&sh, g, root, slots, nslots, out, nout ? nout : &none, f);
     if (!ok && nout) *nout = 0;

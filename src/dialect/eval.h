@@ -5,6 +5,7 @@
  *   - a SINK of effects: tensor-level STOREs (after Callify), ranged kernels (RANGE, END, REDUCE over ranges), and
  *     expanded kernels, whose values have shapes and whose accumulators are BUFFER{REG};
  *   - a LINEAR: of CALLs (a schedule), or of a kernel's nodes in order (RANGE opens a loop, END closes it).
+ * A program with SPECIALs runs once for every combination of their values, one after the other; it must have no BARRIER.
  * PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument). BUFFERs inside the program are temporaries, filled
  * with a pattern so that a read before the first write shows. Exact integer arithmetic; floats are rounded to their
  * dtype after every op (MULACC once). A read or write out of bounds, a bad slot, a HOLE: an error, never a crash. */
@@ -31,6 +32,8 @@ typedef struct kn_value {
 typedef struct kn_eval_opts {
     uint64_t step_limit;  /* 0: none; else stop with KN_ERR_CANCELLED after so many node evaluations */
     uint64_t steps;       /* out: node evaluations done */
+    bool     check;       /* fail with KN_ERR_INTERNAL when a value leaves its node's bounds (kg_min, kg_max), or when
+                             arithmetic of dtype index overflows */
 } kn_eval_opts;
 
 /* Values: root's value, or each of a TUPLE's, into out[0..*nout) (cap in *nout on entry). Effects: *nout becomes 0. */

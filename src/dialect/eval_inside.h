@@ -59,6 +59,7 @@ typedef struct ev_frame {
 typedef struct ev_shared {
     kn_eval_opts *opts;
     uint64_t      steps, limit;
+    bool          check;
     ev_store     *globals; /* GLOBAL temporaries, by slot */
     int           depth;
 } ev_shared;
@@ -74,6 +75,7 @@ typedef struct ev {
     ev_cell        *cell;
     uint32_t        ncell;
     bool            loops;
+    uint32_t        nspecial;
     uint64_t        clock;
     uint32_t        mark;
     ev_frame       *stack;
@@ -85,6 +87,8 @@ typedef struct ev {
 bool kn_ev_compute(ev *e, ev_cell *c);
 /* A cell's elements as scalars: its own, or read from its place into *tmp (numel of them, to be freed when not NULL). */
 const kn_scalar *kn_ev_values(ev *e, ev_cell *c, kn_scalar *one, kn_scalar **tmp);
+/* The cell's value keeps the bounds that were derived for its node, and is not the result of an overflow. */
+bool kn_ev_check(ev *e, const ev_cell *c);
 /* Room for the cell's elements. */
 bool kn_ev_room(ev *e, ev_cell *c);
 /* acc = op(acc, x) for the elements of a REDUCE's source, in ascending order. */

@@ -419,6 +419,32 @@ static bool ev_slice(ev *e, ev_cell *c) {
 
 /* ---- values -------------------------------------------------------------------------------------------------- */
 
+static bool ev_overflows(const ev *e, const ev_cell *c) {
+    int64_t a = c->nsrc > 0 ? ev_src(e, c, 0)->one.i : 0, b = c->nsrc > 1 ? ev_src(e, c, 1)->one.i : 0, r;
+    switch (c->op) {
+    case KN_OP_ADD: return __builtin_add_overflow(a, b, &r);
+    case KN_OP_SUB: return __builtin_sub_overflow(a, b, &r);
+    case KN_OP_NEG: return __builtin_sub_overflow(0, a, &r);
+    case KN_OP_MUL: return __builtin_mul_overflow(a, b, &r);
+    default: return false;
+    }
+}
+
+bool kn_ev_check(ev *e, const ev_cell *c) {
+    int64_t lo = kg_min(e->g, c->id), hi = kg_max(e->g, c->id);
+    if (c->kind != EV_VALUE || kn_is_float(c->dtype)) return true;
+    for (int64_t i = 0; i < c->numel; i++) {
+        int64_t v = c->val[i].i;
+        bool    beyond = c->dtype == KN_U64 && v < 0; /* of int64: bounds say nothing about it unless they end below */
+        if (beyond ? hi != INT64_MAX : v < lo || v > hi)
+            return kn_fail(e->fault, KN_ERR_INTERNAL, "%s %%%u: is %lld, its bounds are %lld and %lld", kn_ops[c->op].name,
+                           c->id, (long long)v, (long long)lo, (long long)hi);
+    }
+    if (c->scalar && c->dtype == KN_INDEX && ev_overflows(e, c))
+        return ev_bad(e, c, KN_ERR_INTERNAL, "arithmetic of dtype index overflows");
+    return true;
+}
+
 static bool ev_elementwise(ev *e, ev_cell *c) {
     const kn_scalar *x[3] = {0};
     kn_scalar        one[3], *tmp[3] = {0}, s[3];
@@ -651,7 +677,7 @@ bool kn_ev_compute(ev *e, ev_cell *c) {
     case KN_OP_PARAM: return ev_param(e, c);
     case KN_OP_BUFFER: return ev_buffer(e, c);
     case KN_OP_BINARY: return ev_bytes_op(e, c);
-    case KN_OP_CONST: case KN_OP_TUPLE: case KN_OP_GROUP: case KN_OP_SINK: case KN_OP_BARRIER: case KN_OP_PREFETCH:
+    case KN_OP_CONST: case KN_OP_SPECIAL: case KN_OP_TUPLE: case KN_OP_GROUP: case KN_OP_SINK: case KN_OP_BARRIER: case KN_OP_PREFETCH:
     case KN_OP_END: return true; /* an END without ranges */
     case KN_OP_AFTER:
         if (c->kind == EV_EFFECT) return true;

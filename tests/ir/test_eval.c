@@ -28,7 +28,8 @@ static bool run(const char *text, const kn_array *slots, int nslots) {
     if (!root) fprintf(stderr, "%s\n", t.f.text);
     if (!CHECK(root)) return false;
     t.nout  = MAX_OUT;
-    bool ok = kn_eval(t.g, root, slots, nslots, t.out, &t.nout, NULL, &t.f);
+    kn_eval_opts opts = {.check = true};
+    bool ok = kn_eval(t.g, root, slots, nslots, t.out, &t.nout, &opts, &t.f);
     if (!ok) t.nout = 0;
     return ok;
 }
@@ -309,6 +310,16 @@ static void schedules(void) {
     refuses("%r = LINEAR (CALL (CUSTOM_FUNCTION {\"f\"}))", s, 2, KN_ERR_UNSUPPORTED, "device");
 }
 
+static void hardware_indices(void) {
+    float    out[6] = {0};
+    kn_array s[] = {F32(out), F32(A6)};
+    CHECK(run("%o = PARAM {slot=0} [6]\n%x = PARAM {slot=1} [6]\n%g = SPECIAL {\"gidx0\"} 2\n%l = SPECIAL {\"lidx0\"} 3\n"
+              "%i = ADD (MUL %g 3) %l\n%r = SINK (STORE (INDEX %o %i) (NEG (LOAD (INDEX %x %i))))", s, 2));
+    CHECK(out[0] == -1 && out[3] == -4 && out[5] == -6);
+    refuses("%l = SPECIAL {\"lidx0\"} 3\n%b = BARRIER\n%r = SINK %b (END (GROUP) (RANGE {id=1} %l))", NULL, 0,
+            KN_ERR_UNSUPPORTED, "BARRIER");
+}
+
 static void refused(void) {
     int64_t  n = 6;
     kn_array s[] = {F32(A6)}, two[] = {{&n, 1, KN_INDEX}, F32(A6)};
@@ -436,6 +447,7 @@ int main(void) {
     RUN(loops);
     RUN(linear_code);
     RUN(schedules);
+    RUN(hardware_indices);
     RUN(refused);
     RUN(out_of_memory);
     RUN(deep);
