@@ -69,7 +69,7 @@ endfunction()
 koine_script(layering SCRIPT ${_scripts}/layering.sh ARGS ${PROJECT_SOURCE_DIR})
 koine_script(style SCRIPT ${_scripts}/style.sh ARGS ${PROJECT_SOURCE_DIR})
 koine_script(headers SCRIPT ${_scripts}/headers.sh ARGS ${PROJECT_SOURCE_DIR})
-if(KOINE_SOURCES MATCHES "/src/tensor/run.c")
+if(KOINE_SOURCES MATCHES "/src/runtime/")
 koine_script(symbols SCRIPT ${_scripts}/symbols.sh
   ARGS ${PROJECT_SOURCE_DIR} $<TARGET_FILE:koine_shared> $<TARGET_FILE:koine_static>)
 koine_script(install SCRIPT ${_scripts}/install.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
@@ -103,7 +103,7 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/amalgamation/koine.c
     -I ${PROJECT_SOURCE_DIR}/include -I ${PROJECT_BINARY_DIR}/gen -k koine.h ${_ordered} ${_generated}
   COMMENT "Writing koine.c, the one-file form" VERBATIM)
 add_custom_target(amalgamation ALL DEPENDS ${PROJECT_BINARY_DIR}/amalgamation/koine.c)
-if(KOINE_SOURCES MATCHES "/src/tensor/run.c")
+if(KOINE_SOURCES MATCHES "/src/runtime/")
 koine_script(amalgamation SCRIPT ${_scripts}/amalgamation.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/amalgamation)
 endif()
