@@ -28,6 +28,7 @@ kn_ref kn_grad_index(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_reduce(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_load(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_cast(kn_rw *rw, kn_ref n);
+kn_ref kn_grad_extremum(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_contiguous_backward(kn_rw *rw, kn_ref n);
 
 /* The same for handles: d loss / d x[i] as nodes of kn's graph into grad[i]; the first failure is kn's, under `op`. Values

@@ -200,3 +200,25 @@ kn_ref kn_grad_cast(kn_rw *rw, kn_ref n) {
     if (!kn_is_float(kg_dtype(g, x)) || !kn_is_float(kg_dtype(g, y))) return grad_first(g, y, grad_hole(g));
     return grad_first(g, y, kg_cast(g, kg_at(g, n, 1), kg_dtype(g, x)));
 }
+
+/* MAX, MIN. Against a constant (relu, clamp) a tie counts as the constant's, and the result tells; otherwise the two
+ * sides share a tie evenly. */
+kn_ref kn_grad_extremum(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1), part[2];
+    kn_ref    zero = kg_float(g, kg_dtype(g, y), 0), half = kg_float(g, kg_dtype(g, y), 0.5);
+    for (uint32_t i = 0; i < 2; i++) {
+        kn_ref x = kg_at(g, y, i), other = kg_at(g, y, 1 - i);
+        if (kg_op(g, x) == KN_OP_CONST) {
+            part[i] = grad_hole(g);
+        } else if (kg_op(g, other) == KN_OP_CONST) {
+            bool max = kg_op(g, y) == KN_OP_MAX;
+            part[i] = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPLT, max ? other : y, max ? y : other), grad, zero);
+        } else {
+            kn_ref tie = kg_op2(g, KN_OP_CMPEQ, kg_at(g, y, 0), kg_at(g, y, 1));
+            kn_ref share = kg_op3(g, KN_OP_WHERE, tie, kg_op2(g, KN_OP_MUL, grad, half), grad);
+            part[i] = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPEQ, x, y), share, zero);
+        }
+    }
+    return kg_list(g, KN_OP_TUPLE, part, 2);
+}

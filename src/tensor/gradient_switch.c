@@ -11,7 +11,7 @@ kn_ref kn_gradient_rule(kn_rw *rw, kn_ref n) {
     kn_ref        y = kg_at(g, n, 0), d = kg_at(g, n, 1), hole = kg_make(g, KN_OP_HOLE, 0, 0, NULL, 0), p[3] = {0};
     const kn_ref *s = kg_src(g, y);
     int           dt = kg_dtype(g, y), count = (int)kg_nsrc(g, y);
-    kn_ref        a = s[0], b = count > 1 ? s[1] : 0, c = count > 2 ? s[2] : 0;
+    kn_ref        a = s[0], b = count > 1 ? s[1] : 0;
     switch (kg_op(g, y)) {
     case KN_OP_ADD: p[0] = p[1] = d; break;
     case KN_OP_SUB: p[0] = d, p[1] = U(NEG, d); break;
@@ -29,17 +29,7 @@ kn_ref kn_gradient_rule(kn_rw *rw, kn_ref n) {
         p[1] = B(MUL, d, W(B(AND, B(CMPEQ, a, K(0)), B(CMPGE, b, K(0))), K(0),
                            B(MUL, y, B(MUL, U(LOG2, a), K(0.6931471805599453)))));
         break;
-    case KN_OP_MAX:
-    case KN_OP_MIN: {
-        bool max = kg_op(g, y) == KN_OP_MAX;
-        if (kg_op(g, b) == KN_OP_CONST) {
-            p[0] = W(max ? B(CMPLT, b, y) : B(CMPLT, y, b), d, K(0)), p[1] = hole;
-            break;
-        }
-        kn_ref half = W(B(CMPEQ, a, b), B(MUL, d, K(0.5)), d);
-        p[0] = W(B(CMPEQ, a, y), half, K(0)), p[1] = W(B(CMPEQ, b, y), half, K(0));
-        break;
-    }
+    case KN_OP_MAX: case KN_OP_MIN: return kn_grad_extremum(rw, n);
     case KN_OP_WHERE: p[0] = hole, p[1] = W(a, d, K(0)), p[2] = W(a, K(0), d); break;
     case KN_OP_TRUNC: case KN_OP_BITCAST: p[0] = hole; break;
     case KN_OP_CAST: return kn_grad_cast(rw, n);
@@ -57,7 +47,6 @@ kn_ref kn_gradient_rule(kn_rw *rw, kn_ref n) {
     case KN_OP_CONTIGUOUS_BACKWARD: return kn_grad_contiguous_backward(rw, n);
     default: return 0;
     }
-    (void)c;
     return kg_list(g, KN_OP_TUPLE, p, count);
 }
 #undef U

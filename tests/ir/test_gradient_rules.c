@@ -1,0 +1,326 @@
+/* Every gradient rule against central differences in f64, on graphs run by the interpreter. */
+#include "dialect/eval.h"
+#include "tensor/gradient.h"
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_IN = 3, MAX_ELEMS = 64 };
+
+#define U(op, a) kg_op1(g, KN_OP_##op, a)
+#define B(op, a, b) kg_op2(g, KN_OP_##op, a, b)
+#define K(v) kg_float(g, KN_F64, v)
+#define L(...) ((const int64_t[]){__VA_ARGS__})
+#define D(...) ((const int64_t[]){__VA_ARGS__}), ((int)(sizeof((const int64_t[]){__VA_ARGS__}) / 8))
+
+typedef struct grad_case {
+    const char *name;
+    kn_ref (*build)(kn_graph *g, const kn_ref *x);
+    int     nin;
+    int     rank[MAX_IN];
+    int64_t dims[MAX_IN][4];
+    double  lo, hi; /* inputs are drawn from here */
+} grad_case;
+
+#define CASE(fn, ...) static kn_ref fn(kn_graph *g, const kn_ref *x) { return __VA_ARGS__; }
+CASE(c_add, B(ADD, x[0], x[1]))
+CASE(c_sub, B(SUB, x[0], x[1]))
+CASE(c_mul, B(MUL, x[0], x[1]))
+CASE(c_square, B(MUL, x[0], x[0]))
+CASE(c_div, B(DIV, x[0], x[1]))
+CASE(c_neg, U(NEG, x[0]))
+CASE(c_recip, U(RECIP, x[0]))
+CASE(c_max, B(MAX, x[0], x[1]))
+CASE(c_min, B(MIN, x[0], x[1]))
+CASE(c_relu, B(MAX, x[0], K(0)))
+CASE(c_clamp, B(MIN, B(MAX, x[0], K(-0.5)), K(0.5)))
+CASE(c_cmax, B(MAX, K(0.25), B(MIN, K(0.75), x[0])))
+CASE(c_where, kg_op3(g, KN_OP_WHERE, B(CMPLT, x[0], x[1]), B(MUL, x[0], K(3)), x[2]))
+CASE(c_exp2, U(EXP2, x[0]))
+CASE(c_log2, U(LOG2, x[0]))
+CASE(c_sin, U(SIN, x[0]))
+CASE(c_sqrt, U(SQRT, x[0]))
+CASE(c_trunc, B(ADD, x[0], U(TRUNC, B(MUL, x[0], K(3.3)))))
+CASE(c_pow, B(POW, x[0], x[1]))
+CASE(c_pow2, B(POW, x[0], K(2)))
+CASE(c_pow1, B(POW, x[0], K(1)))
+CASE(c_pow3, B(POW, x[0], K(-2.5)))
+CASE(c_pow0, B(ADD, x[0], B(POW, x[0], K(0))))
+CASE(c_cpow, B(POW, K(3), x[0]))
+CASE(c_mulacc, kg_op3(g, KN_OP_MULACC, x[0], x[1], x[2]))
+CASE(c_cast, kg_cast(g, kg_cast(g, kg_cast(g, kg_cast(g, x[0], KN_F32), KN_F64), KN_I32), KN_F64))
+CASE(c_int, B(MUL, x[0], kg_cast(g, kg_cast(g, B(MUL, x[0], K(10)), KN_I32), KN_F64)))
+CASE(c_bool, B(MUL, x[0], kg_cast(g, B(CMPLT, x[0], K(0)), KN_F64)))
+CASE(c_sum, kg_reduce(g, x[0], KN_OP_ADD, D(1)))
+CASE(c_sum_all, kg_reduce(g, x[0], KN_OP_ADD, D(0, 1, 2)))
+CASE(c_rmax, kg_reduce(g, x[0], KN_OP_MAX, D(0, 2)))
+CASE(c_rmin, kg_reduce(g, x[0], KN_OP_MIN, D(1)))
+CASE(c_prod, kg_reduce(g, x[0], KN_OP_MUL, D(1)))
+CASE(c_reshape, B(MUL, kg_reshape(g, x[0], D(4, 6)), kg_reshape(g, x[0], D(4, 6))))
+CASE(c_expand, B(MUL, kg_expand(g, x[0], D(3, 4)), x[1]))
+CASE(c_permute, B(MUL, kg_permute(g, x[0], D(2, 0, 1)), x[1]))
+CASE(c_flip, B(MUL, kg_flip(g, x[0], D(1, 0)), x[1]))
+CASE(c_pad, B(MUL, kg_pad(g, x[0], L(1, 2), D(4, 7)), x[1]))
+CASE(c_shrink, B(MUL, kg_shrink(g, x[0], L(1, 0), D(2, 2)), x[1]))
+CASE(c_stack, B(MUL, kg_list(g, KN_OP_STACK, (kn_ref[]){x[0], x[1], U(SIN, x[0])}, 3), x[2]))
+CASE(c_index, B(MUL, kg_index(g, x[0], (kn_ref[]){kg_idx(g, 1)}, 1), kg_index(g, x[0], (kn_ref[]){kg_idx(g, 2), kg_idx(g, 1)}, 2)))
+CASE(c_load, B(MUL, kg_load_to(g, U(SIN, x[0]), 0, KN_GLOBAL), x[0]))
+CASE(c_backward, B(MUL, U(CONTIGUOUS_BACKWARD, U(SIN, x[0])), x[0]))
+CASE(c_broadcast, B(MUL, B(ADD, x[0], x[1]), x[2]))
+CASE(c_scalar, B(MUL, B(SUB, x[0], x[1]), x[0]))
+
+static kn_ref c_slice(kn_graph *g, const kn_ref *x) {
+    int64_t words[KN_SLICE_WORDS] = {4, KN_F64};
+    kn_ref  part = kg_make(g, KN_OP_SLICE, 0, kg_intern_words(g, words, KN_SLICE_WORDS), (kn_ref[]){x[0], kg_idx(g, 2)}, 2);
+    return B(MUL, part, x[1]);
+}
+
+static kn_ref c_matmul(kn_graph *g, const kn_ref *x) {
+    kn_ref p = B(MUL, kg_reshape(g, x[0], D(3, 4, 1)), kg_reshape(g, x[1], D(1, 4, 2)));
+    return kg_reshape(g, kg_reduce(g, p, KN_OP_ADD, D(1)), D(3, 2));
+}
+
+static kn_ref c_softmax(kn_graph *g, const kn_ref *x) {
+    kn_ref top = U(DETACH, kg_reduce(g, x[0], KN_OP_MAX, D(1)));
+    kn_ref e = U(EXP2, B(MUL, B(SUB, x[0], top), K(1.4426950408889634)));
+    return B(DIV, e, kg_reduce(g, e, KN_OP_ADD, D(1)));
+}
+
+/* f(a, b) = (a * sin b, a + b), used inside another function with its arguments exchanged. */
+static kn_ref c_function(kn_graph *g, const kn_ref *x) {
+    kn_ref a = kg_param(g, 0, KN_F64, D(3)), b = kg_param(g, 1, KN_F64, D(3));
+    kn_ref inner = kg_list(g, KN_OP_TUPLE, (kn_ref[]){B(MUL, a, U(SIN, b)), B(ADD, a, b)}, 2);
+    kn_ref call = kg_list(g, KN_OP_FUNCTION, (kn_ref[]){inner, b, a}, 3);
+    kn_ref r0 = kg_make(g, KN_OP_GETTUPLE, 0, 0, &call, 1), r1 = kg_make(g, KN_OP_GETTUPLE, 0, 1, &call, 1);
+    kn_ref body = kg_list(g, KN_OP_TUPLE, (kn_ref[]){B(MUL, B(MUL, r0, r1), a)}, 1);
+    kn_ref outer = kg_list(g, KN_OP_FUNCTION, (kn_ref[]){body, B(MUL, x[0], x[1]), x[1]}, 3);
+    return kg_make(g, KN_OP_GETTUPLE, 0, 0, &outer, 1);
+}
+
+static const grad_case cases[] = {
+    {"ADD", c_add, 2, {2, 2}, {{3, 4}, {3, 4}}, -2, 2},
+    {"SUB", c_sub, 2, {2, 2}, {{3, 4}, {3, 4}}, -2, 2},
+    {"MUL", c_mul, 2, {2, 2}, {{3, 4}, {3, 4}}, -2, 2},
+    {"x*x", c_square, 1, {1}, {{5}}, -2, 2},
+    {"DIV", c_div, 2, {2, 2}, {{3, 4}, {3, 4}}, 0.5, 2},
+    {"NEG", c_neg, 1, {1}, {{5}}, -2, 2},
+    {"RECIP", c_recip, 1, {1}, {{5}}, 0.5, 2},
+    {"MAX", c_max, 2, {2, 2}, {{3, 4}, {3, 4}}, -2, 2},
+    {"MIN", c_min, 2, {2, 2}, {{3, 4}, {3, 4}}, -2, 2},
+    {"relu", c_relu, 1, {2}, {{3, 4}}, -2, 2},
+    {"clamp", c_clamp, 1, {2}, {{3, 4}}, -2, 2},
+    {"constant first", c_cmax, 1, {2}, {{3, 4}}, -2, 2},
+    {"WHERE", c_where, 3, {1, 1, 1}, {{8}, {8}, {8}}, -2, 2},
+    {"EXP2", c_exp2, 1, {1}, {{5}}, -2, 2},
+    {"LOG2", c_log2, 1, {1}, {{5}}, 0.5, 2},
+    {"SIN", c_sin, 1, {1}, {{5}}, -3, 3},
+    {"SQRT", c_sqrt, 1, {1}, {{5}}, 0.5, 2},
+    {"TRUNC", c_trunc, 1, {1}, {{5}}, -2, 2},
+    {"POW", c_pow, 2, {1, 1}, {{5}, {5}}, 0.5, 2},
+    {"POW 2", c_pow2, 1, {1}, {{5}}, -2, 2},
+    {"POW 1", c_pow1, 1, {1}, {{5}}, 0.5, 2},
+    {"POW c", c_pow3, 1, {1}, {{5}}, 0.5, 2},
+    {"POW 0", c_pow0, 1, {1}, {{5}}, -2, 2},
+    {"c POW", c_cpow, 1, {1}, {{5}}, -2, 2},
+    {"MULACC", c_mulacc, 3, {1, 1, 1}, {{5}, {5}, {5}}, -2, 2},
+    {"CAST to int", c_cast, 1, {1}, {{5}}, 0.1, 0.9},
+    {"CAST of int", c_int, 1, {1}, {{5}}, -2, 2},
+    {"CAST of bool", c_bool, 1, {1}, {{5}}, -2, 2},
+    {"REDUCE ADD", c_sum, 1, {3}, {{2, 3, 4}}, -2, 2},
+    {"REDUCE ADD all", c_sum_all, 1, {3}, {{2, 3, 4}}, -2, 2},
+    {"REDUCE MAX", c_rmax, 1, {3}, {{2, 3, 4}}, -2, 2},
+    {"REDUCE MIN", c_rmin, 1, {3}, {{2, 3, 4}}, -2, 2},
+    {"REDUCE MUL", c_prod, 1, {2}, {{3, 4}}, -2, 2},
+    {"RESHAPE", c_reshape, 1, {3}, {{2, 3, 4}}, -2, 2},
+    {"EXPAND", c_expand, 2, {2, 2}, {{3, 1}, {3, 4}}, -2, 2},
+    {"PERMUTE", c_permute, 2, {3, 3}, {{2, 3, 4}, {4, 2, 3}}, -2, 2},
+    {"FLIP", c_flip, 2, {2, 2}, {{3, 4}, {3, 4}}, -2, 2},
+    {"PAD", c_pad, 2, {2, 2}, {{2, 3}, {4, 7}}, -2, 2},
+    {"SHRINK", c_shrink, 2, {2, 2}, {{4, 3}, {2, 2}}, -2, 2},
+    {"SLICE", c_slice, 2, {2, 1}, {{2, 4}, {4}}, -2, 2},
+    {"STACK", c_stack, 3, {2, 2, 3}, {{2, 2}, {2, 2}, {3, 2, 2}}, -2, 2},
+    {"INDEX", c_index, 1, {2}, {{4, 3}}, -2, 2},
+    {"LOAD", c_load, 1, {1}, {{5}}, -2, 2},
+    {"CONTIGUOUS_BACKWARD", c_backward, 1, {1}, {{5}}, -2, 2},
+    {"broadcast", c_broadcast, 3, {2, 1, 3}, {{3, 1}, {4}, {2, 3, 4}}, -2, 2},
+    {"scalar operand", c_scalar, 2, {0, 2}, {{0}, {2, 3}}, -2, 2},
+    {"matmul", c_matmul, 2, {2, 2}, {{3, 4}, {4, 2}}, -2, 2},
+    {"softmax", c_softmax, 1, {2}, {{3, 4}}, -2, 2},
+    {"FUNCTION", c_function, 2, {1, 1}, {{3}, {3}}, -2, 2},
+};
+
+/* A fixed sequence of numbers in lo..hi. */
+static double draw(uint64_t *state, double lo, double hi) {
+    *state = kn_threefry2x32(*state + 1, 77);
+    return lo + (hi - lo) * (double)(*state >> 11) * 0x1p-53;
+}
+
+/* The first value of root with these inputs; *n elements into out (room for MAX_ELEMS). */
+static bool run(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, double *out, int64_t *n) {
+    kn_value v[1] = {{0}};
+    int      nv = 1;
+    kn_fault f = {0};
+    if (!kn_eval(g, root, slots, nslots, v, &nv, NULL, &f)) {
+        printf("kn_eval: %s\n", f.text);
+        return false;
+    }
+    bool ok = nv == 1 && v[0].dtype == KN_F64 && v[0].numel <= MAX_ELEMS;
+    *n = v[0].numel;
+    if (ok) memcpy(out, v[0].data, (size_t)v[0].numel * sizeof(double));
+    kn_value_free(kg_alloc(g), &v[0]);
+    return ok;
+}
+
+static kn_ref sum_all(kn_graph *g, kn_ref x) {
+    int64_t axes[KN_MAX_RANK];
+    int     rank = kg_rank(g, x);
+    for (int i = 0; i < rank; i++) axes[i] = i;
+    return rank ? kg_reduce(g, x, KN_OP_ADD, axes, rank) : x;
+}
+
+static void check_case(const grad_case *c) {
+    kn_graph *g = kg_new(NULL);
+    kn_ref    x[MAX_IN + 1], grad[MAX_IN];
+    double    data[MAX_IN + 1][MAX_ELEMS];
+    kn_array  slots[MAX_IN + 1];
+    kn_fault  f = {0};
+    uint64_t  state = 5;
+    for (int i = 0; i < c->nin; i++) x[i] = kg_param(g, i, KN_F64, c->dims[i], c->rank[i]);
+    kn_ref  y = c->build(g, x);
+    int     rank;
+    if (!y) printf("%s: %s\n", c->name, kg_fault(g)->text);
+    CHECK(y);
+    if (!y) {
+        kg_free(g);
+        return;
+    }
+    const int64_t *dims = kg_shape(g, y, &rank);
+    x[c->nin] = kg_param(g, c->nin, KN_F64, dims, rank); /* uneven weights of the results */
+    kn_ref loss = sum_all(g, B(MUL, y, x[c->nin]));
+    for (int i = 0; i <= c->nin; i++) {
+        slots[i] = (kn_array){data[i], kg_numel(g, x[i]), KN_F64};
+        for (int64_t k = 0; k < slots[i].size; k++) data[i][k] = draw(&state, c->lo, c->hi);
+    }
+    bool ok = kn_gradient_nodes(g, loss, x, c->nin, grad, NULL, &f);
+    if (!ok) printf("%s: %s\n", c->name, f.text);
+    CHECK(ok);
+    for (int i = 0; ok && i < c->nin; i++) {
+        double  got[MAX_ELEMS], up, down;
+        int64_t n, one;
+        CHECK(kg_same_shape(g, grad[i], x[i]));
+        CHECK_EQ(kg_dtype(g, grad[i]), KN_F64);
+        bool ran = run(g, grad[i], slots, c->nin + 1, got, &n);
+        CHECK(ran && n == slots[i].size);
+        for (int64_t k = 0; ran && k < n; k++) {
+            double at = data[i][k], h = 1e-6;
+            data[i][k] = at + h;
+            ran = run(g, loss, slots, c->nin + 1, &up, &one);
+            data[i][k] = at - h;
+            ran = ran && run(g, loss, slots, c->nin + 1, &down, &one);
+            data[i][k] = at;
+            double want = (up - down) / (2 * h);
+            if (!ran || !(fabs(got[k] - want) <= 1e-6 * (1 + fabs(want))))
+                printf("%s: d/dx%d[%lld] is %.10g, by differences %.10g\n", c->name, i, (long long)k, got[k], want);
+            CHECK(ran && fabs(got[k] - want) <= 1e-6 * (1 + fabs(want)));
+        }
+    }
+    kg_free(g);
+}
+
+static void differences(void) {
+    for (int i = 0; i < KN_COUNT(cases); i++) check_case(&cases[i]);
+}
+
+/* d sum(y) / dx at given points. */
+static bool point(kn_ref (*build)(kn_graph *, const kn_ref *), int nin, int64_t n, double in[][8], double *out, int wrt) {
+    kn_graph *g = kg_new(NULL);
+    kn_ref    x[MAX_IN], grad;
+    kn_array  slots[MAX_IN];
+    kn_fault  f = {0};
+    int64_t   got;
+    for (int i = 0; i < nin; i++) {
+        x[i] = kg_param(g, i, KN_F64, &n, 1);
+        slots[i] = (kn_array){in[i], n, KN_F64};
+    }
+    bool ok = kn_gradient_nodes(g, sum_all(g, build(g, x)), &x[wrt], 1, &grad, NULL, &f) &&
+              run(g, grad, slots, nin, out, &got);
+    kg_free(g);
+    return ok;
+}
+
+CASE(e_rmax, kg_reduce(g, x[0], KN_OP_MAX, D(0)))
+CASE(e_prod, kg_reduce(g, x[0], KN_OP_MUL, D(0)))
+
+/* Where differences do not reach: ties, zeros, kinks. */
+static void edges(void) {
+    double out[MAX_ELEMS];
+    CHECK(point(c_relu, 1, 3, (double[][8]){{-1, 0, 2}}, out, 0));
+    CHECK(out[0] == 0 && out[1] == 0 && out[2] == 1);
+    CHECK(point(c_max, 2, 3, (double[][8]){{1, 2, 5}, {1, 3, 4}}, out, 0));
+    CHECK(out[0] == 0.5 && out[1] == 0 && out[2] == 1);
+    CHECK(point(c_min, 2, 3, (double[][8]){{1, 2, 5}, {1, 3, 4}}, out, 1));
+    CHECK(out[0] == 0.5 && out[1] == 0 && out[2] == 1);
+    CHECK(point(e_rmax, 1, 4, (double[][8]){{7, 1, 7, 3}}, out, 0));
+    CHECK(out[0] == 0.5 && out[1] == 0 && out[2] == 0.5 && out[3] == 0);
+    CHECK(point(e_prod, 1, 3, (double[][8]){{2, 0, 3}}, out, 0));
+    CHECK(out[0] == 0 && out[1] == 6 && out[2] == 0);
+    CHECK(point(e_prod, 1, 3, (double[][8]){{0, 0, 3}}, out, 0));
+    CHECK(out[0] == 0 && out[1] == 0 && out[2] == 0);
+    CHECK(point(c_pow, 2, 3, (double[][8]){{0, 0, 0}, {0, 1, 2}}, out, 0));
+    CHECK(out[0] == 0 && out[1] == 1 && out[2] == 0);
+    CHECK(point(c_pow, 2, 3, (double[][8]){{0, 0, 2}, {0, 1, 1}}, out, 1));
+    CHECK(out[0] == 0 && out[1] == 0 && fabs(out[2] - 2 * log(2)) < 1e-12);
+}
+
+/* Interior nodes, several views of one storage, what the loss does not reach, and each refusal. */
+static void asked(void) {
+    kn_graph *g = kg_new(NULL);
+    kn_fault  f = {0};
+    kn_ref    b = kg_buffer(g, 1, 6, KN_F64, 0, KN_GLOBAL), w = kg_reshape(g, b, D(2, 3));
+    kn_ref    h = U(SIN, w), view = kg_reshape(g, b, D(3, 2)), other = kg_param(g, 0, KN_F64, D(4));
+    kn_ref    loss = B(ADD, sum_all(g, B(MUL, h, h)), sum_all(g, view)), grad[4] = {0};
+    kn_ref    assigned = kg_reshape(g, kg_after(g, b, (kn_ref[]){kg_store(g, b, kg_reshape(g, h, D(6)), 0)}, 1), D(2, 3));
+    CHECK(kn_gradient_nodes(g, loss, (kn_ref[]){w, h, other, view}, 4, grad, NULL, &f));
+    CHECK(kg_same_shape(g, grad[0], w) && kg_same_shape(g, grad[1], h) && kg_same_shape(g, grad[2], other));
+    CHECK(kg_op(g, grad[0]) == KN_OP_RESHAPE && kg_op(g, kg_at(g, grad[0], 0)) == KN_OP_ADD);
+    CHECK(kg_op(g, grad[2]) == KN_OP_EXPAND);
+    kn_ref again[4] = {0};
+    CHECK(kn_gradient_nodes(g, loss, (kn_ref[]){w, h, other, view}, 4, again, NULL, &f));
+    CHECK(!memcmp(grad, again, sizeof grad)); /* the same nodes */
+    /* What was assigned is a value of its own. */
+    CHECK(kn_gradient_nodes(g, sum_all(g, B(MUL, assigned, w)), (kn_ref[]){assigned, w}, 2, grad, NULL, &f));
+    CHECK_EQ(f.code, KN_OK);
+    CHECK(!kn_gradient_nodes(g, h, &w, 1, grad, NULL, &f) && f.code == KN_ERR_SHAPE);
+    f.code = KN_OK;
+    CHECK(!kn_gradient_nodes(g, kg_cast(g, loss, KN_I32), &w, 1, grad, NULL, &f) && f.code == KN_ERR_DTYPE);
+    f.code = KN_OK;
+    CHECK(!kn_gradient_nodes(g, 0, &w, 1, grad, NULL, &f) && f.code == KN_ERR_ARG);
+    f.code = KN_OK;
+    kn_ref whole = kg_cast(g, w, KN_I32);
+    CHECK(!kn_gradient_nodes(g, loss, &whole, 1, grad, NULL, &f) && f.code == KN_ERR_DTYPE);
+    f.code = KN_OK;
+    kn_ref odd = kg_index(g, w, (kn_ref[]){kg_cast(g, kg_reshape(g, whole, D(6)), KN_INDEX)}, 1);
+    CHECK(odd && !kn_gradient_nodes(g, sum_all(g, odd), &w, 1, grad, NULL, &f) && f.code == KN_ERR_UNSUPPORTED);
+    CHECK(strstr(f.text, "INDEX") != NULL);
+    kg_free(g);
+}
+
+/* A chain of 200000 nodes: no recursion. */
+static void deep(void) {
+    kn_graph *g = kg_new(NULL);
+    kn_fault  f = {0};
+    kn_ref    x = kg_param(g, 0, KN_F64, NULL, 0), y = x, grad = 0;
+    for (int i = 0; i < 200000; i++) y = U(NEG, B(ADD, y, x));
+    CHECK(y && kn_gradient_nodes(g, y, &x, 1, &grad, NULL, &f) && grad);
+    kg_free(g);
+}
+
+int main(void) {
+    RUN(differences);
+    RUN(edges);
+    RUN(asked);
+    RUN(deep);
+    return check_result();
+}
