@@ -307,12 +307,18 @@ static void asked(void) {
     kg_free(g);
 }
 
-/* A chain of 200000 nodes: no recursion. */
+#ifdef KN_HOSTILE /* every look-up walks the whole graph */
+enum { DEEP = 1000 };
+#else
+enum { DEEP = 200000 };
+#endif
+
+/* A long chain: no recursion. */
 static void deep(void) {
     kn_graph *g = kg_new(NULL);
     kn_fault  f = {0};
     kn_ref    x = kg_param(g, 0, KN_F64, NULL, 0), y = x, grad = 0;
-    for (int i = 0; i < 200000; i++) y = U(NEG, B(ADD, y, x));
+    for (int i = 0; i < DEEP; i++) y = U(NEG, B(ADD, y, x));
     CHECK(y && kn_gradient_nodes(g, y, &x, 1, &grad, NULL, &f) && grad);
     kg_free(g);
 }
