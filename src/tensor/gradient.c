@@ -9,6 +9,8 @@
  * AFTER is a leaf: what an assignment stored has no history. Nodes of other dtypes than floats carry no gradient. */
 #include "tensor/gradient.h"
 
+#include "rules_gen.h"
+
 typedef struct grad_cell {
     kn_ref sum; /* the gradient so far */
     bool   seen, asked, needed;
@@ -231,9 +233,9 @@ static bool grad_pass_on(grad_walk *w, kn_ref n) {
     }
     kn_ref pair = kg_list(g, KN_OP_TUPLE, (kn_ref[]){n, grad}, 2);
     if (!pair) return grad_graph_failed(w);
-    kn_ref parts = kn_gradient_rule(&w->rw, pair);
-    if (!parts) {
-        if (w->fault->code != KN_OK) return false;
+    kn_ref parts = kn_rewrite_step(&w->rw, pair, KN_G_gradient);
+    if (!parts) return w->fault->code == KN_OK ? grad_graph_failed(w) : false;
+    if (parts == pair) {
         if (kg_fault(g)->code != KN_OK) return grad_graph_failed(w);
         return kn_fail(w->fault, KN_ERR_UNSUPPORTED, "kn_gradient: %s has no gradient: put kn_detach around it",
                        kn_ops[kg_op(g, n)].name);
@@ -302,13 +304,16 @@ bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_re
             return kn_fail(f, KN_ERR_DTYPE, "kn_gradient: tensor %d is %s: only floats have gradients", i,
                            kn_dtypes[kg_dtype(g, wrt[i])].name);
     }
-    grad_walk w = {.g = g, .alloc = kg_alloc(g), .rw = {.g = g, .fault = f, .fired = fired}, .fault = f};
+    grad_walk w = {.g = g, .alloc = kg_alloc(g), .fault = f};
     size_t    bytes = (size_t)(n + 1) * sizeof(kn_ref);
     kn_ref   *root = kn_realloc(w.alloc, NULL, 0, bytes);
     if (!root) return kn_oom(f);
     root[0] = loss;
     for (int i = 0; i < n; i++) root[i + 1] = wrt[i];
+    kn_rw_init(&w.rw, g, f);
+    w.rw.fired = fired;
     bool ok = grad_run(&w, root, n);
+    kn_rw_free(&w.rw);
     for (int i = 0; ok && i < n; i++) grads[i] = root[i + 1];
     kn_free(w.alloc, root, bytes);
     kn_free(w.alloc, w.cell, w.ncell * sizeof *w.cell);

@@ -15,7 +15,6 @@ bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_re
                        kn_fault *f);
 
 /* C rules of gradient.rules: n is (TUPLE node g), the answer (TUPLE g0 g1 ...), a gradient a source, HOLE for none. */
-kn_ref kn_gradient_rule(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_reshape(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_expand(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_permute(kn_rw *rw, kn_ref n);

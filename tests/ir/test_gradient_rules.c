@@ -50,6 +50,7 @@ CASE(c_pow3, B(POW, x[0], K(-2.5)))
 CASE(c_pow0, B(ADD, x[0], B(POW, x[0], K(0))))
 CASE(c_cpow, B(POW, K(3), x[0]))
 CASE(c_mulacc, kg_op3(g, KN_OP_MULACC, x[0], x[1], x[2]))
+CASE(c_bitcast, kg_op3(g, KN_OP_WHERE, B(CMPLT, x[0], K(9)), x[0], kg_bitcast(g, kg_bitcast(g, x[0], KN_F32), KN_F64)))
 CASE(c_cast, kg_cast(g, kg_cast(g, kg_cast(g, kg_cast(g, x[0], KN_F32), KN_F64), KN_I32), KN_F64))
 CASE(c_int, B(MUL, x[0], kg_cast(g, kg_cast(g, B(MUL, x[0], K(10)), KN_I32), KN_F64)))
 CASE(c_bool, B(MUL, x[0], kg_cast(g, B(CMPLT, x[0], K(0)), KN_F64)))
@@ -125,6 +126,7 @@ static const grad_case cases[] = {
     {"POW 0", c_pow0, 1, {1}, {{5}}, -2, 2},
     {"c POW", c_cpow, 1, {1}, {{5}}, -2, 2},
     {"MULACC", c_mulacc, 3, {1, 1, 1}, {{5}, {5}, {5}}, -2, 2},
+    {"BITCAST", c_bitcast, 1, {1}, {{5}}, -2, 2},
     {"CAST to int", c_cast, 1, {1}, {{5}}, 0.1, 0.9},
     {"CAST of int", c_int, 1, {1}, {{5}}, -2, 2},
     {"CAST of bool", c_bool, 1, {1}, {{5}}, -2, 2},
@@ -150,6 +152,8 @@ static const grad_case cases[] = {
     {"softmax", c_softmax, 1, {2}, {{3, 4}}, -2, 2},
     {"FUNCTION", c_function, 2, {1, 1}, {{3}, {3}}, -2, 2},
 };
+
+static uint64_t *fired; /* by rule, of all tests here */
 
 /* A fixed sequence of numbers in lo..hi. */
 static double draw(uint64_t *state, double lo, double hi) {
@@ -203,7 +207,7 @@ static void check_case(const grad_case *c) {
         slots[i] = (kn_array){data[i], kg_numel(g, x[i]), KN_F64};
         for (int64_t k = 0; k < slots[i].size; k++) data[i][k] = draw(&state, c->lo, c->hi);
     }
-    bool ok = kn_gradient_nodes(g, loss, x, c->nin, grad, NULL, &f);
+    bool ok = kn_gradient_nodes(g, loss, x, c->nin, grad, fired, &f);
     if (!ok) printf("%s: %s\n", c->name, f.text);
     CHECK(ok);
     for (int i = 0; ok && i < c->nin; i++) {
@@ -244,13 +248,14 @@ static bool point(kn_ref (*build)(kn_graph *, const kn_ref *), int nin, int64_t 
         x[i] = kg_param(g, i, KN_F64, &n, 1);
         slots[i] = (kn_array){in[i], n, KN_F64};
     }
-    bool ok = kn_gradient_nodes(g, sum_all(g, build(g, x)), &x[wrt], 1, &grad, NULL, &f) &&
+    bool ok = kn_gradient_nodes(g, sum_all(g, build(g, x)), &x[wrt], 1, &grad, fired, &f) &&
               run(g, grad, slots, nin, out, &got);
     kg_free(g);
     return ok;
 }
 
 CASE(e_rmax, kg_reduce(g, x[0], KN_OP_MAX, D(0)))
+CASE(e_cast, kg_cast(g, B(MUL, kg_cast(g, x[0], KN_F32), kg_float(g, KN_F32, 3)), KN_F64))
 CASE(e_prod, kg_reduce(g, x[0], KN_OP_MUL, D(0)))
 
 /* Where differences do not reach: ties, zeros, kinks. */
@@ -262,6 +267,8 @@ static void edges(void) {
     CHECK(out[0] == 0.5 && out[1] == 0 && out[2] == 1);
     CHECK(point(c_min, 2, 3, (double[][8]){{1, 2, 5}, {1, 3, 4}}, out, 1));
     CHECK(out[0] == 0.5 && out[1] == 0 && out[2] == 1);
+    CHECK(point(e_cast, 1, 2, (double[][8]){{1, 0.1}}, out, 0));
+    CHECK(out[0] == 3 && out[1] == 3);
     CHECK(point(e_rmax, 1, 4, (double[][8]){{7, 1, 7, 3}}, out, 0));
     CHECK(out[0] == 0.5 && out[1] == 0 && out[2] == 0.5 && out[3] == 0);
     CHECK(point(e_prod, 1, 3, (double[][8]){{2, 0, 3}}, out, 0));
@@ -323,10 +330,24 @@ static void deep(void) {
     kg_free(g);
 }
 
+static void every_rule_fired(void) {
+    int rules = 0;
+    for (int i = 0; i < kn_rule_count; i++) {
+        if (strcmp(kn_rules[i].group, "gradient")) continue;
+        rules++;
+        if (!CHECK(fired[i])) printf("%s never fired\n", kn_rules[i].name);
+    }
+    CHECK(rules > 20);
+    free(fired);
+    fired = NULL;
+}
+
 int main(void) {
+    fired = calloc((size_t)kn_rule_count, sizeof *fired);
     RUN(differences);
     RUN(edges);
     RUN(asked);
     RUN(deep);
+    RUN(every_rule_fired);
     return check_result();
 }
