@@ -27,7 +27,7 @@ check-full: all
 	@cd $(BUILD) && ctest -j $(JOBS) --output-on-failure
 
 bench: all
-	@sh bench/run $(BUILD)
+	@cmake --build $(BUILD) --target bench
 
 install: all
 	cmake --install $(BUILD) --prefix $(PREFIX)

@@ -52,6 +52,18 @@ foreach(_source IN LISTS _examples)
   set_tests_properties(examples.${_name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${KOINE_TEST_TIMEOUT})
 endforeach()
 
+# bench/bench_*.c: each prints its measurements. Built by `make bench` alone.
+file(GLOB _benches CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/bench_*.c)
+add_custom_target(bench)
+foreach(_source IN LISTS _benches)
+  get_filename_component(_name ${_source} NAME_WE)
+  add_executable(${_name} EXCLUDE_FROM_ALL ${_source})
+  target_link_libraries(${_name} PRIVATE koine_static koine_flags Threads::Threads $<$<BOOL:${UNIX}>:m>)
+  set_target_properties(${_name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+  add_custom_target(run_${_name} COMMAND ${_name} DEPENDS ${_name} USES_TERMINAL)
+  add_dependencies(bench run_${_name})
+endforeach()
+
 # ---- tests of the project itself --------------------------------------------------------------------------------
 # A variant is this project built another way: it runs the programs above, and nothing of what follows.
 option(KOINE_VARIANT "This build is one that the tests of another build made" OFF)

@@ -155,7 +155,7 @@ int main(int argc, char **argv) {
           " * Build: cc -O2 -c koine.c; link with -lm -lpthread -ldl. MIT licence, the Koine authors. */\n"
           "#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n",
           j.out);
-    if (j.keep) fprintf(j.out, "#define KN_NO_CALLSITE\n#include \"%s\"\n", j.keep);
+    if (j.keep) fprintf(j.out, "#ifndef KN_NO_CALLSITE\n#define KN_NO_CALLSITE\n#endif\n#include \"%s\"\n", j.keep);
     for (; file < argc; file++) {
         const char *base = strrchr(argv[file], '/');
         fprintf(j.out, "\n/* ==== %s ==== */\n", base ? base + 1 : argv[file]);
