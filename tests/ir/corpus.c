@@ -1,0 +1,223 @@
+/* corpus.c - reads the corpus and judges whether its programs are fit to compare engines by. */
+#define _GNU_SOURCE
+#include "corpus.h"
+#include "dialect/fill.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- files ----------------------------------------------------------------------------------------------------- */
+
+int corpus_each_in(const char *file, char *text, void (*fn)(const corpus_program *, void *), void *user) {
+    char *p = strstr(text, "--- ");
+    int   n = 0;
+    while (p) {
+        char *name = p + 4, *end = strchr(name, '\n');
+        if (!end) return n;
+        *end       = 0;
+        char *next = strstr(end + 1, "\n--- ");
+        if (next) *next = 0;
+        fn(&(corpus_program){file, name, end + 1}, user);
+        n++;
+        p = next ? next + 1 : NULL;
+    }
+    return n;
+}
+
+static int is_program_file(const struct dirent *e) {
+    size_t n = strlen(e->d_name);
+    return n > 3 && !strcmp(e->d_name + n - 3, ".kn");
+}
+
+int corpus_each(void (*fn)(const corpus_program *p, void *user), void *user) {
+    struct dirent **files;
+    int             n = 0, count = scandir(KN_TEST_SOURCE "/tests/ir/corpus", &files, is_program_file, alphasort);
+    if (count < 0) {
+        fprintf(stderr, "%s: no corpus\n", KN_TEST_SOURCE "/tests/ir/corpus");
+        return -1;
+    }
+    for (int i = 0; i < count; i++) {
+        char     path[1024], *text;
+        size_t   size;
+        kn_fault f = {0};
+        snprintf(path, sizeof path, "%s/%s", KN_TEST_SOURCE "/tests/ir/corpus", files[i]->d_name);
+        if (kn_read_file(NULL, path, &text, &size, &f)) {
+            if (n >= 0) n += corpus_each_in(files[i]->d_name, text, fn, user);
+            kn_free(NULL, text, size + 1);
+        } else {
+            fprintf(stderr, "%s\n", f.text);
+            n = -1;
+        }
+        free(files[i]);
+    }
+    free(files);
+    return n;
+}
+
+/* ---- programs -------------------------------------------------------------------------------------------------- */
+
+/* The nodes of the program itself, ascending; bodies of FUNCTIONs are theirs. */
+static kn_ref *own_nodes(const kn_graph *g, kn_ref root, uint32_t *count) {
+    kn_ref  *out  = calloc((size_t)root + 1, sizeof *out);
+    uint8_t *mark = calloc((size_t)root + 1, 1);
+    *count        = 0;
+    mark[root]    = 1;
+    for (kn_ref id = root; id > 0; id--) {
+        if (!mark[id]) continue;
+        for (uint32_t k = kg_op(g, id) == KN_OP_FUNCTION; k < kg_nsrc(g, id); k++) mark[kg_at(g, id, k)] = 1;
+    }
+    for (kn_ref id = 1; id <= root; id++)
+        if (mark[id]) out[(*count)++] = id;
+    free(mark);
+    return out;
+}
+
+static double dtype_tolerance(int dt) {
+    switch (dt) {
+    case KN_F64: return 1e-9;
+    case KN_F16: return 4e-3;
+    case KN_BF16: return 3e-2;
+    case KN_F8E4M3: return 0.15;
+    case KN_F8E5M2: return 0.3;
+    default: return 2e-4;
+    }
+}
+
+bool corpus_open(const char *text, corpus_case *c, kn_fault *f) {
+    *c = (corpus_case){.g = kg_new(NULL)};
+    if (!c->g) return kn_oom(f);
+    if (!(c->root = kg_parse(c->g, text, strlen(text), f))) return false;
+    uint32_t n;
+    kn_ref  *node = own_nodes(c->g, c->root, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        int dt = kg_dtype(c->g, node[i]);
+        if (kn_is_float(dt)) c->tolerance = fmax(c->tolerance, dtype_tolerance(dt));
+        if (kg_op(c->g, node[i]) != KN_OP_PARAM) continue;
+        int64_t k = kg_field(c->g, node[i], KN_F_PARAM_slot), size = kg_numel(c->g, node[i]);
+        if (k < 0 || k >= CORPUS_MAX || size < 0 || size > 1 << 22) {
+            kn_fail(f, KN_ERR_ARG, "PARAM slot %lld is not fit for the corpus", (long long)k);
+            break;
+        }
+        if (c->param[k] && (c->slot[k].size != size || c->slot[k].dtype != dt)) {
+            kn_fail(f, KN_ERR_ARG, "PARAM slot %lld stands for two arrays", (long long)k);
+            break;
+        }
+        if (c->param[k]) continue;
+        c->param[k] = node[i];
+        c->slot[k]  = (kn_array){calloc((size_t)size + 1, (size_t)kn_dsize(dt)), size, dt};
+        c->nslots   = KN_MAX(c->nslots, (int)k + 1);
+        kn_fill(c->slot[k].data, size, dt, KN_FILL_RAND, (uint64_t)k + 1);
+    }
+    free(node);
+    for (int k = 0; k < c->nslots && !f->code; k++)
+        if (!c->param[k]) kn_fail(f, KN_ERR_ARG, "PARAM slot %d is missing", k);
+    return f->code == KN_OK;
+}
+
+void corpus_close(corpus_case *c) {
+    for (int k = 0; k < CORPUS_MAX; k++) free(c->slot[k].data);
+    kg_free(c->g);
+}
+
+/* ---- conditioning ---------------------------------------------------------------------------------------------- */
+
+typedef struct judge {
+    corpus_case *c;
+    kn_value    *value; /* by node; data NULL: none */
+    uint8_t     *exact; /* every engine computes the same bits */
+} judge;
+
+static kn_scalar value_at(const judge *j, kn_ref n, const kn_value *of, int64_t flat) {
+    const kn_value *v     = &j->value[n];
+    int64_t         index = 0, stride = 1;
+    for (int d = v->rank - 1, e = of->rank - 1; d >= 0; d--, e--) { /* broadcast: axes aligned at the end */
+        int64_t at = flat % of->dims[e];
+        flat /= of->dims[e];
+        if (v->dims[d] != 1) index += at * stride;
+        stride *= v->dims[d];
+    }
+    return kn_load_scalar((const char *)v->data + index * kn_dsize(v->dtype), v->dtype);
+}
+
+static bool is_exact(const judge *j, kn_ref n) {
+    const kn_graph *g  = j->c->g;
+    int             op = kg_op(g, n);
+    if (!kn_is_float(kg_dtype(g, n))) return true; /* integers and bools: their float sources are judged apart */
+    for (uint32_t k = 0; k < kg_nsrc(g, n); k++)
+        if (!j->exact[kg_at(g, n, k)]) return false;
+    if (kn_is_movement(op) && op != KN_OP_BITCAST) return true;
+    switch (op) {
+    case KN_OP_PARAM: case KN_OP_CONST: case KN_OP_NEG: case KN_OP_MAX: case KN_OP_MIN: case KN_OP_WHERE: case KN_OP_CAST:
+    case KN_OP_TRUNC: case KN_OP_DETACH: case KN_OP_LOAD: case KN_OP_ADD: case KN_OP_SUB: case KN_OP_CONTIGUOUS_BACKWARD:
+        return true; /* inputs are small multiples of 1/64: sums of them do not round */
+    default: return false;
+    }
+}
+
+/* What is wrong with element i of node n, NULL if nothing. */
+static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
+    const kn_graph *g   = j->c->g;
+    const kn_value *of  = &j->value[n];
+    const kn_ref   *src = kg_src(g, n);
+    int             op = kg_op(g, n), dt = kg_dtype(g, n);
+    double          most = dt == KN_F8E4M3 ? 200 : dt == KN_F16 || dt == KN_F8E5M2 ? 2000 : 1e5;
+    bool           counted = op == KN_OP_CAST && !kn_is_float(kg_dtype(g, src[0])); /* rounds once, alike everywhere */
+    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e8 : most))) return "is too large or no number";
+    if (!kg_nsrc(g, n) || !kn_is_float(kg_dtype(g, src[0]))) return NULL;
+    double coarse = dtype_tolerance(kg_dtype(g, src[0])) * 4;
+    double a      = kn_is_alu(op) ? value_at(j, src[0], of, i).f : 0;
+    double b      = kn_ops[op].cls == KN_CLS_BINARY ? value_at(j, src[1], of, i).f : 0;
+    switch (op) {
+    case KN_OP_CMPLT: case KN_OP_CMPNE: case KN_OP_CMPGT: case KN_OP_CMPGE: case KN_OP_CMPLE: case KN_OP_CMPEQ:
+        if (j->exact[src[0]] && j->exact[src[1]]) return NULL;
+        return fabs(a - b) > coarse * fmax(1, fmax(fabs(a), fabs(b))) ? NULL : "compares values that are nearly equal";
+    case KN_OP_CAST: case KN_OP_TRUNC:
+        if (j->exact[src[0]] || (op == KN_OP_CAST && kn_is_float(dt))) return NULL;
+        return fabs(a - nearbyint(a)) > coarse * fmax(1, fabs(a)) ? NULL : "converts a value that is nearly an integer";
+    case KN_OP_DIV: return fabs(b) > 0.05 ? NULL : "divides by nearly zero";
+    case KN_OP_RECIP: return fabs(a) > 0.05 ? NULL : "divides by nearly zero";
+    case KN_OP_LOG2: case KN_OP_POW: return a > 0.05 ? NULL : "takes the logarithm of nearly zero";
+    case KN_OP_SQRT: return a > 0.001 || (a == 0 && j->exact[src[0]]) ? NULL : "takes the root of nearly zero";
+    case KN_OP_SIN: return fabs(a) < 100 ? NULL : "takes the sine of a large value";
+    case KN_OP_EXP2: return fabs(a) < 16 ? NULL : "raises 2 to a large value";
+    default: return NULL;
+    }
+}
+
+bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
+    uint32_t  n;
+    kn_ref   *node  = own_nodes(c->g, c->root, &n), *src = calloc(n, sizeof *src);
+    kn_value *value = calloc((size_t)c->root + 1, sizeof *value), *out = calloc(n, sizeof *out);
+    uint8_t  *exact = calloc((size_t)c->root + 1, 1);
+    judge     j     = {c, value, exact};
+    kn_fault  f     = {0};
+    int       count = 0, got;
+    bool      ok;
+    for (uint32_t i = 0; i < n; i++)
+        if (kg_dtype(c->g, node[i]) != KN_VOID) src[count++] = node[i];
+    got = count;
+    ok  = kn_eval(c->g, kg_list(c->g, KN_OP_TUPLE, src, count), c->slot, c->nslots, out, &got, NULL, &f);
+    if (!ok) snprintf(why, cap, "%s", f.text);
+    for (int k = 0; ok && k < got; k++) value[src[k]] = out[k];
+    for (uint32_t i = 0; ok && i < n; i++) exact[node[i]] = kg_dtype(c->g, node[i]) == KN_VOID || is_exact(&j, node[i]);
+    for (int k = 0; ok && k < got; k++)
+        for (int64_t i = 0; ok && i < out[k].numel; i++) {
+            const char *what = judge_element(&j, src[k], i);
+            if (!what) continue;
+            kn_str s;
+            kn_str_init(&s, NULL);
+            kg_print_node(c->g, src[k], &s);
+            snprintf(why, cap, "%s: element %lld %s", kn_str_c(&s), (long long)i, what);
+            kn_str_free(&s);
+            ok = false;
+        }
+    for (int k = 0; k < got && !f.code; k++) kn_value_free(NULL, &out[k]);
+    free(node);
+    free(src);
+    free(value);
+    free(out);
+    free(exact);
+    return ok;
+}

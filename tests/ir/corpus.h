@@ -1,0 +1,44 @@
+/* corpus.h - the corpus of text programs: one set of programs for every engine.
+ *
+ * tests/ir/corpus/FILE.kn holds many programs, each below a line "--- name". hand_*.kn are written by hand; gen_*.kn are
+ * what gen_corpus.c makes (test_ir_corpus --write). A program is a value, or a TUPLE of values, over PARAMs 0, 1, ... */
+#ifndef KN_CORPUS_H
+#define KN_CORPUS_H
+
+#include "dialect/eval.h"
+
+enum { CORPUS_MAX = 16 }; /* PARAMs, and values, of a program */
+
+typedef struct corpus_program {
+    const char *file, *name, *text; /* text is 0-terminated */
+} corpus_program;
+
+/* A program read, with its inputs filled. */
+typedef struct corpus_case {
+    kn_graph *g;
+    kn_ref    root;
+    kn_ref    param[CORPUS_MAX];
+    kn_array  slot[CORPUS_MAX];
+    int       nslots;
+    double    tolerance; /* what two correct engines may differ by, relative to max(1, |value|) */
+} corpus_case;
+
+/* fn(program, user) for each, in a fixed order; the number of programs, -1 with a message when a file cannot be read. */
+int  corpus_each(void (*fn)(const corpus_program *p, void *user), void *user);
+bool corpus_open(const char *text, corpus_case *c, kn_fault *f);
+void corpus_close(corpus_case *c);
+
+/* Whether no value depends on rounding: no overflow, no division near zero, no comparison or conversion to an integer
+ * that a last bit could flip. `why`, of `cap` bytes, says what is wrong. */
+bool corpus_conditioned(corpus_case *c, char *why, size_t cap);
+
+/* The same over the programs of one file's text, which is cut up. */
+int corpus_each_in(const char *file, char *text, void (*fn)(const corpus_program *p, void *user), void *user);
+
+/* gen_corpus.c: `count` programs (0: as many as the corpus keeps) of a family, as the text of a file; family <
+ * gen_corpus_files. False: too few were fit. */
+extern const int gen_corpus_files;
+const char      *gen_corpus_name(int family);
+bool             gen_corpus(int family, uint64_t seed, int count, kn_str *out);
+
+#endif
