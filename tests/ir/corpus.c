@@ -31,18 +31,18 @@ static int is_program_file(const struct dirent *e) {
     return n > 3 && !strcmp(e->d_name + n - 3, ".kn");
 }
 
-int corpus_each(void (*fn)(const corpus_program *p, void *user), void *user) {
+int corpus_each(const char *folder, void (*fn)(const corpus_program *p, void *user), void *user) {
     struct dirent **files;
-    int             n = 0, count = scandir(KN_TEST_SOURCE "/tests/ir/corpus", &files, is_program_file, alphasort);
+    int             n = 0, count = scandir(folder, &files, is_program_file, alphasort);
     if (count < 0) {
-        fprintf(stderr, "%s: no corpus\n", KN_TEST_SOURCE "/tests/ir/corpus");
+        fprintf(stderr, "%s: no corpus\n", folder);
         return -1;
     }
     for (int i = 0; i < count; i++) {
         char     path[1024], *text;
         size_t   size;
         kn_fault f = {0};
-        snprintf(path, sizeof path, "%s/%s", KN_TEST_SOURCE "/tests/ir/corpus", files[i]->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]->d_name);
         if (kn_read_file(NULL, path, &text, &size, &f)) {
             if (n >= 0) n += corpus_each_in(files[i]->d_name, text, fn, user);
             kn_free(NULL, text, size + 1);

@@ -23,8 +23,10 @@ typedef struct corpus_case {
     double    tolerance; /* what two correct engines may differ by, relative to max(1, |value|) */
 } corpus_case;
 
-/* fn(program, user) for each, in a fixed order; the number of programs, -1 with a message when a file cannot be read. */
-int  corpus_each(void (*fn)(const corpus_program *p, void *user), void *user);
+/* fn(program, user) for each program of the folder's .kn files, in a fixed order; how many, -1 with a message when a file
+ * cannot be read. */
+#define CORPUS_DIR KN_TEST_SOURCE "/tests/ir/corpus"
+int  corpus_each(const char *folder, void (*fn)(const corpus_program *p, void *user), void *user);
 bool corpus_open(const char *text, corpus_case *c, kn_fault *f);
 void corpus_close(corpus_case *c);
 

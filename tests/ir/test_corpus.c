@@ -132,7 +132,7 @@ static int by_size(const void *a, const void *b) { return *(const int *)a - *(co
 static tally total;
 
 static void test_engines(void) {
-    CHECK(corpus_each(one_program, &total) >= 0);
+    CHECK(corpus_each(CORPUS_DIR, one_program, &total) >= 0);
     for (int e = 0; e < KN_COUNT(engines); e++)
         printf("     %-12s %d of %d programs\n", engines[e].name, total.engine_runs[e], total.programs);
 }
@@ -166,7 +166,7 @@ static int write_files(void) {
         kn_str   s;
         kn_fault f = {0};
         kn_str_init(&s, NULL);
-        snprintf(path, sizeof path, "%s/tests/ir/corpus/gen_%s.kn", KN_TEST_SOURCE, gen_corpus_name(k));
+        snprintf(path, sizeof path, "%s/gen_%s.kn", CORPUS_DIR, gen_corpus_name(k));
         bool ok = gen_corpus(k, 1, 0, &s);
         printf("%s%s\n", path, ok ? "" : ": the family gives too few programs");
         if (!kn_write_file(path, kn_str_c(&s), s.len, 0644, &f)) fprintf(stderr, "%s\n", f.text);
