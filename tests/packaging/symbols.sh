@@ -29,7 +29,10 @@ nm -u "$static" 2>/dev/null | awk '{ print $NF }' | sort -u |
 sed 's/^/uses: /' "$work/forbidden"
 [ ! -s "$work/forbidden" ] || bad=1
 objdump -t "$static" 2>/dev/null | awk '
-    $0 ~ / O / && $0 ~ /[ \t]\.(data|bss|tdata|tbss)(\.[^r]|[ \t])/ { print $NF }' >"$work/mutable"
+    { for (i = 2; i < NF; i++) if ($i == "O") {
+        section = $(i + 1)
+        if (section ~ /^(\.data|\.bss|\.tdata|\.tbss|\*COM)/ && section !~ /^\.data\.rel\.ro/) print $NF
+    } }' >"$work/mutable"
 sed 's/^/mutable global: /' "$work/mutable"
 [ ! -s "$work/mutable" ] || bad=1
 exit $bad
