@@ -253,7 +253,8 @@ bool kn_make_private_dir(const char *path, kn_fault *f) {
     if (S_ISLNK(st.st_mode) && st.st_uid == geteuid() && stat(buf, &st) != 0)
         return os_fail(f, buf, "cannot look at the folder");
     if (!S_ISDIR(st.st_mode)) return kn_fail(f, KN_ERR_IO, "%s: not a folder", buf);
-    if (st.st_uid != geteuid()) return kn_fail(f, KN_ERR_IO, "%s: belongs to another user: name a folder of yours", buf);
+    if (st.st_uid != geteuid())
+        return kn_fail(f, KN_ERR_IO, "%s: belongs to another user: name a folder of yours", buf);
     if (st.st_mode & 022)
         return kn_fail(f, KN_ERR_IO, "%s: others can write there: run chmod 700, or name another folder", buf);
     return true;

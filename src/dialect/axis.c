@@ -38,8 +38,8 @@ bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *
             p->device = s->device;
             p->axis   = s->axis;
         } else if (kn_is_alu(nd->op) && s->device != p->device) {
-            return kn_fail(&g->fault, KN_ERR_DEVICE, "%s: sources live on %s and %s; copy one first", kn_ops[nd->op].name,
-                           kg_str(g, p->device, NULL), kg_str(g, s->device, NULL));
+            return kn_fail(&g->fault, KN_ERR_DEVICE, "%s: sources live on %s and %s; copy one first",
+                           kn_ops[nd->op].name, kg_str(g, p->device, NULL), kg_str(g, s->device, NULL));
         } else if (p->axis < 0) {
             p->axis = s->axis;
         }

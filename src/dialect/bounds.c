@@ -1,7 +1,7 @@
 /* bounds.c - min and max of integers, the set of open ranges, affine forms.
  *
- * Contract: bounds are sound (dialect.md, 13): what a node can be lies within [min, max]; int64's ends read as "no bound".
- * Floats have none. The range set holds the RANGEs a value depends on that nothing below it has closed. */
+ * Contract: bounds are sound (dialect.md, 13): what a node can be lies within [min, max]; int64's ends read as "no
+ * bound". Floats have none. The range set holds the RANGEs a value depends on that nothing below it has closed. */
 #include "dialect/graph.h"
 
 #include <string.h>
@@ -252,7 +252,8 @@ bool kg_infer_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
     int start = kn_range_start(nd->op);
     for (uint32_t i = 0; i < nd->nsrc; i++) {
         const kn_set *s = &kg_prop(g, src[i])->set;
-        if (start >= 0 && (int)i >= start) s = &kg_prop(g, kg_at(g, src[i], 0))->set; /* of a range it closes: the bound's */
+        if (start >= 0 && (int)i >= start)
+            s = &kg_prop(g, kg_at(g, src[i], 0))->set; /* of a range it closes: the bound's */
         if (!set_union(g, &p->set, s)) return false;
     }
     if (start >= 0)
@@ -271,7 +272,9 @@ bool kg_depends(const kn_graph *g, kn_ref n, kn_ref range) {
     return bit && set_has(&kg_prop(g, n)->set, bit - 1);
 }
 
-bool kg_ranges_within(const kn_graph *g, kn_ref a, kn_ref b) { return set_within(&kg_prop(g, a)->set, &kg_prop(g, b)->set); }
+bool kg_ranges_within(const kn_graph *g, kn_ref a, kn_ref b) {
+    return set_within(&kg_prop(g, a)->set, &kg_prop(g, b)->set);
+}
 bool kg_closed(const kn_graph *g, kn_ref n) { return kg_ranges(g, n, NULL, 0) == 0; }
 
 int kg_ranges(const kn_graph *g, kn_ref n, kn_ref *out, int cap) {
@@ -341,7 +344,9 @@ bool kg_affine(const kn_graph *g, kn_ref n, kn_affine *out) {
             stack[top++].c = k;
             continue;
         case KN_OP_MUL: case KN_OP_SHL: {
-            int con = kg_op(g, nd->s.src[1]) == KN_OP_CONST ? 1 : nd->op == KN_OP_MUL && kg_op(g, nd->s.src[0]) == KN_OP_CONST ? 0 : -1;
+            int con = -1;
+            if (kg_op(g, nd->s.src[1]) == KN_OP_CONST) con = 1;
+            else if (nd->op == KN_OP_MUL && kg_op(g, nd->s.src[0]) == KN_OP_CONST) con = 0;
             if (con < 0) break;
             int64_t v = kg_const_int(g, nd->s.src[con]);
             if (nd->op == KN_OP_SHL) {

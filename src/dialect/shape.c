@@ -1,6 +1,6 @@
 /* shape.c - dtype and shape of every op, by the rule its line in ops.def names.
  *
- * Contract: sources are already made; what does not fit is refused here, once, with the op, the shapes and the reason. */
+ * Contract: sources are already made; what does not fit is refused here, once, with the op, the shapes and why. */
 #include "dialect/graph.h"
 
 #include <string.h>
@@ -244,7 +244,8 @@ static bool shape_index(kn_graph *g, const kn_node *nd, const kn_ref *src, int64
     for (int64_t k = 0; k <= n; k++) {
         const int64_t *s = k < n ? kg_prop(g, src[k + 1])->shape : in + n; /* the axes left over */
         int64_t        r = k < n ? s[0] : in[0] - n;
-        if (k < n && kg_dtype(g, src[k + 1]) != KN_INDEX) return bad(g, KN_ERR_DTYPE, nd, "an index must be of dtype index");
+        if (k < n && kg_dtype(g, src[k + 1]) != KN_INDEX)
+            return bad(g, KN_ERR_DTYPE, nd, "an index must be of dtype index");
         if (rank + r > KN_MAX_RANK) return bad(g, KN_ERR_SHAPE, nd, "too many dimensions");
         memcpy(out + 1 + rank, s + 1, (size_t)r * sizeof *out);
         rank += r;
@@ -253,7 +254,8 @@ static bool shape_index(kn_graph *g, const kn_node *nd, const kn_ref *src, int64
     return true;
 }
 
-static bool shape_collapse(kn_graph *g, const kn_node *nd, const kn_ref *src, const int64_t *axes, int n, int64_t *out) {
+static bool shape_collapse(kn_graph *g, const kn_node *nd, const kn_ref *src, const int64_t *axes, int n,
+                           int64_t *out) {
     const int64_t *in = kg_prop(g, src[0])->shape;
     memcpy(out, in, (size_t)(in[0] + 1) * sizeof *out);
     for (int i = 0; i < n; i++) {
@@ -290,7 +292,8 @@ static bool shape_bitcast(kn_graph *g, const kn_node *nd, const kn_ref *src, int
 static bool shape_buffer(kn_graph *g, const kn_node *nd, int64_t *out) {
     const int64_t *w = g->words[nd->arg];
     int64_t        n = 1, size = w[KN_F_BUFFER_size];
-    for (const char *d = kg_str(g, (uint32_t)w[KN_F_BUFFER_device], NULL); *d; d++) n += *d == ','; /* a tuple of devices */
+    for (const char *d = kg_str(g, (uint32_t)w[KN_F_BUFFER_device], NULL); *d; d++)
+        n += *d == ','; /* a tuple of devices */
     if (size < 0 || !kn_mul_ok(size, n, &size)) return bad(g, KN_ERR_SHAPE, nd, "size out of range");
     out[0] = 1;
     out[1] = size;
@@ -299,10 +302,13 @@ static bool shape_buffer(kn_graph *g, const kn_node *nd, int64_t *out) {
 
 static bool shape_range(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
     const int64_t *w = g->words[nd->arg];
-    if (kg_dtype(g, src[0]) != KN_INDEX || kg_rank(g, src[0])) return bad(g, KN_ERR_DTYPE, nd, "the bound must be an index scalar");
+    if (kg_dtype(g, src[0]) != KN_INDEX || kg_rank(g, src[0]))
+        return bad(g, KN_ERR_DTYPE, nd, "the bound must be an index scalar");
     int64_t rank = w[KN_F_RANGE_rank], axis = w[KN_F_RANGE_axis];
-    if (rank < 0 || rank > KN_MAX_RANK || axis < 0 || (rank && axis >= rank)) return bad(g, KN_ERR_ARG, nd, "no such axis");
-    if (w[KN_F_RANGE_type] < 0 || w[KN_F_RANGE_type] >= KN_AXIS_COUNT) return bad(g, KN_ERR_ARG, nd, "unknown axis type");
+    if (rank < 0 || rank > KN_MAX_RANK || axis < 0 || (rank && axis >= rank))
+        return bad(g, KN_ERR_ARG, nd, "no such axis");
+    if (w[KN_F_RANGE_type] < 0 || w[KN_F_RANGE_type] >= KN_AXIS_COUNT)
+        return bad(g, KN_ERR_ARG, nd, "unknown axis type");
     out[0] = rank;
     for (int64_t i = 0; i < rank; i++) out[i + 1] = 1;
     if (!rank) return true;
@@ -340,10 +346,13 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
         if (nd->op == KN_OP_END) return check_ranges(g, nd, src);
         if (nd->op == KN_OP_STORE) {
             int64_t t[KN_MAX_RANK + 1];
-            if (kg_dtype(g, src[0]) != kg_dtype(g, src[1])) return bad(g, KN_ERR_DTYPE, nd, "value and target differ in dtype");
-            if (nd->nsrc > 2 && kg_dtype(g, src[2]) != KN_BOOL) return bad(g, KN_ERR_DTYPE, nd, "the gate must be bool");
+            if (kg_dtype(g, src[0]) != kg_dtype(g, src[1]))
+                return bad(g, KN_ERR_DTYPE, nd, "value and target differ in dtype");
+            if (nd->nsrc > 2 && kg_dtype(g, src[2]) != KN_BOOL)
+                return bad(g, KN_ERR_DTYPE, nd, "the gate must be bool");
             if (!broadcast(g, nd, src, t)) return false;
-            if (product(t) != product(in)) return bad_shapes(g, nd, src[0], src[1], "the value is larger than the target");
+            if (product(t) != product(in))
+                return bad_shapes(g, nd, src[0], src[1], "the value is larger than the target");
         }
         return true;
     case SH_SRC0:

@@ -144,7 +144,7 @@ uint32_t    kg_intern_str(kn_graph *g, const char *text, size_t len);     /* 0 =
 const char *kg_str(const kn_graph *g, uint32_t id, size_t *len);          /* id 0: "" ; len may be NULL */
 int64_t     kg_const_int(const kn_graph *g, kn_ref n);                    /* of a CONST of int, bool or index */
 double      kg_const_float(const kn_graph *g, kn_ref n);                  /* of any CONST */
-bool        kg_is_const(const kn_graph *g, kn_ref n, int64_t v);          /* an integer, bool or float CONST of that value */
+bool        kg_is_const(const kn_graph *g, kn_ref n, int64_t v);          /* any CONST of that value */
 
 /* The constructor. `dtype` is read only for ops whose dtype rule is ARG with an inline CONST arg; elsewhere derived.
  * Interns, infers every eager property, checks arity and shapes. */
@@ -184,7 +184,7 @@ kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space); /* copy / 
 kn_ref kg_store(kn_graph *g, kn_ref target, kn_ref value, kn_ref gate /* or 0 */);
 kn_ref kg_after(kn_graph *g, kn_ref x, const kn_ref *deps, int n);
 kn_ref kg_end(kn_graph *g, kn_ref body, const kn_ref *ranges, int n);
-kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n); /* SINK (no name), GROUP, TUPLE, LINEAR, STACK, BARRIER */
+kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n); /* SINK (unnamed), GROUP, TUPLE, LINEAR, STACK, BARRIER */
 
 kn_ref kg_sink(kn_graph *g, const kn_ref *src, int n, const char *name, const int64_t *nest, int nnest);
 
@@ -237,7 +237,7 @@ typedef union kn_scalar {
     int64_t i; /* integers, bools, index; u64 as its bits */
     double  f; /* floats of every width, already rounded to the dtype */
 } kn_scalar;
-/* op applied to sources of dtypes src_dt (WHERE: p, a, b) with a result of dtype out_dt. False: op is not elementwise. */
+/* op applied to sources of dtypes src_dt (WHERE: p, a, b), the result of dtype out_dt. False: op is not elementwise. */
 bool kn_alu(int op, int out_dt, const int *src_dt, const kn_scalar *src, kn_scalar *out);
 kn_scalar kn_cast_scalar(kn_scalar v, int from, int to);
 kn_scalar kn_load_scalar(const void *p, int dtype);

@@ -1,7 +1,7 @@
 /* runtime.h - runs graphs: schedule cache, buffers, kernels, devices.
  *
- * The tensor front end hands over nodes of its long-lived graph. Storage is known there as BUFFER{slot}; the runtime owns
- * the bytes behind a slot. */
+ * The tensor front end hands over nodes of its long-lived graph. Storage is known there as BUFFER{slot}; the runtime
+ * owns the bytes behind a slot. */
 #ifndef KN_RUNTIME_H
 #define KN_RUNTIME_H
 
@@ -23,9 +23,9 @@ void    kr_buffer_release(kn_runtime *rt, int64_t slot);
 int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot);
 
 /* Run what the roots of graph g need, as one schedule. A root is either an assignment, AFTER(view of BUFFER,
- * STORE(view, value)), or a value. results[i] is a BUFFER node of g, flat, that holds root i row-major (for an assignment
- * its buffer). `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed while
- * walking. On failure no result is set, and buffers that were to be assigned keep their old contents wherever the
+ * STORE(view, value)), or a value. results[i] is a BUFFER node of g, flat, that holds root i row-major (for an
+ * assignment its buffer). `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed
+ * while walking. On failure no result is set, and buffers that were to be assigned keep their old contents wherever the
  * fault came before the first kernel ran. */
 bool kr_run(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
             kn_ref *results, kn_fault *f);
