@@ -223,6 +223,10 @@ int64_t kn_affine_coef(const kn_affine *f, kn_ref atom); /* 0 if absent */
 /* base + sum coef * atom, built in canonical order. */
 kn_ref kg_from_affine(kn_graph *g, const kn_affine *f);
 
+/* Whole graphs as keys (compare.c): equal when made of the same nodes in the same order. */
+uint64_t kg_graph_hash(const kn_graph *g);
+bool     kg_graph_equal(const kn_graph *a, const kn_graph *b);
+
 /* ---- walks (walk.c), explicit stacks only -------------------------------------------------------------------- */
 /* The nodes reachable from the roots, ascending ids. *order from the allocator, *count of them; kn_free(..., *count *
  * sizeof(kn_ref)). False: out of memory. */

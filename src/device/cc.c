@@ -1,0 +1,335 @@
+/* cc.c - runs the system's C compiler on kernels.
+ *
+ * Contract: a kernel is known by the hash of its source, compared in full. What is not loaded yet goes into batches, one
+ * compiler each, all running at once; a batch is one shared object, opened and kept until the context closes. With a
+ * cache folder, a batch is found again by the hash of its text, the compiler's identity, its flags, the CPU's features
+ * and the library's version. An entry is written whole (temporary, rename) with a checksum beside it; one that does not
+ * match its checksum is built anew. */
+#define _GNU_SOURCE
+#include "device/cc.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+typedef struct kd_known {
+    uint64_t key[2];
+    char    *source;
+    size_t   len;
+    kd_fn    fn;
+} kd_known;
+
+struct kd_cc {
+    const kn_alloc *alloc;
+    kn_str          cc, dir, preamble, identity;
+    kd_known       *known;
+    size_t          nknown, known_cap;
+    void          **handle;
+    size_t          nhandle, handle_cap;
+    bool            dir_ready;
+};
+
+static const char *const cc_flags[] = {
+    "-std=gnu17", "-O2", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing",
+#if defined(__x86_64__)
+    "-mprefer-vector-width=512",
+#endif
+    "-shared", "-fPIC", "-w",
+};
+
+kd_cc *kd_cc_new(const kn_alloc *a, const char *cc, const char *cache_dir, const char *preamble, kn_fault *f) {
+    kd_cc *c = kn_zalloc(a, sizeof *c);
+    if (!c) return kn_oom(f), NULL;
+    c->alloc = a;
+    kn_str_init(&c->cc, a);
+    kn_str_init(&c->dir, a);
+    kn_str_init(&c->preamble, a);
+    kn_str_init(&c->identity, a);
+    const char *env = getenv("CC");
+    kn_str_puts(&c->cc, cc && *cc ? cc : env && *env ? env : "cc");
+    kn_str_puts(&c->dir, cache_dir ? cache_dir : "");
+    kn_str_puts(&c->preamble, preamble);
+    if (!c->cc.failed && !c->dir.failed && !c->preamble.failed) return c;
+    kd_cc_free(c);
+    return kn_oom(f), NULL;
+}
+
+void kd_cc_free(kd_cc *c) {
+    if (!c) return;
+    for (size_t i = 0; i < c->nhandle; i++) dlclose(c->handle[i]);
+    for (size_t i = 0; i < c->nknown; i++) kn_free(c->alloc, c->known[i].source, c->known[i].len + 1);
+    kn_free(c->alloc, c->handle, c->handle_cap * sizeof *c->handle);
+    kn_free(c->alloc, c->known, c->known_cap * sizeof *c->known);
+    kn_str_free(&c->cc);
+    kn_str_free(&c->dir);
+    kn_str_free(&c->preamble);
+    kn_str_free(&c->identity);
+    kn_free(c->alloc, c, sizeof *c);
+}
+
+/* ---- keys ---------------------------------------------------------------------------------------------------- */
+
+static bool find_in_path(const char *name, char *out, size_t cap, struct stat *st) {
+    if (strchr(name, '/')) return snprintf(out, cap, "%s", name) < (int)cap && stat(out, st) == 0;
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : "/usr/bin:/bin"; at;) {
+        const char *end = strchr(at, ':');
+        int         len = end ? (int)(end - at) : (int)strlen(at);
+        if (snprintf(out, cap, "%.*s/%s", len, at, name) < (int)cap && stat(out, st) == 0 && !access(out, X_OK)) return true;
+        at = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+/* Compiler file, CPU and library: asked for once, and only when something is compiled. */
+static bool identify(kd_cc *c, kn_fault *f) {
+    if (c->identity.len) return true;
+    char        word[256], file[4096];
+    struct stat st;
+    snprintf(word, sizeof word, "%.200s", kn_str_c(&c->cc));
+    word[strcspn(word, " ")] = 0; /* "ccache gcc" and the like */
+    if (!find_in_path(word, file, sizeof file, &st))
+        return kn_fail(f, KN_ERR_COMPILE, "no C compiler: \"%s\" is not in PATH; install gcc or clang, or set CC", word);
+    kn_str_putf(&c->identity, "%s %lld %lld %s", file, (long long)st.st_size, (long long)st.st_mtime, kn_version_text());
+    for (int i = 0; i < KN_COUNT(cc_flags); i++) kn_str_putf(&c->identity, " %s", cc_flags[i]);
+#if defined(__x86_64__) || defined(__i386__)
+    for (unsigned leaf = 1; leaf <= 7; leaf += 6) {
+        unsigned r[4] = {0};
+        __get_cpuid_count(leaf, 0, &r[0], &r[1], &r[2], &r[3]);
+        if (leaf == 1) r[1] &= 0xffff; /* the APIC id differs from core to core */
+        kn_str_putf(&c->identity, " %x.%x.%x.%x", r[0], r[1], r[2], leaf == 1 ? r[3] : r[3] & ~0u);
+    }
+#endif
+    return c->identity.failed ? kn_oom(f) : true;
+}
+
+static void content_key(const char *text, size_t len, uint64_t key[2]) {
+    key[0] = kn_hash(text, len, 0x6b6f696e65ull);
+    key[1] = kn_hash(text, len, key[0] ^ 0x9E3779B97F4A7C15ull);
+}
+
+static kd_known *known_as(kd_cc *c, const kd_unit *u) {
+    for (size_t i = 0; i < c->nknown; i++) {
+        kd_known *k = &c->known[i];
+        if (k->key[0] == u->key[0] && k->key[1] == u->key[1] && k->len == u->len && !memcmp(k->source, u->source, u->len)) return k;
+    }
+    return NULL;
+}
+
+/* ---- files --------------------------------------------------------------------------------------------------- */
+
+static bool checksum_holds(kd_cc *c, const char *so) {
+    kn_fault no = {0};
+    char    *data, *sum, path[4200], want[64];
+    size_t   size, sum_size;
+    bool     ok = false;
+    snprintf(path, sizeof path, "%s.sum", so);
+    if (access(path, R_OK) || !kn_read_file(c->alloc, path, &sum, &sum_size, &no)) return false;
+    if (kn_read_file(c->alloc, so, &data, &size, &no)) {
+        snprintf(want, sizeof want, "%016llx %zu\n", (unsigned long long)kn_hash(data, size, 1), size);
+        ok = sum_size == strlen(want) && !memcmp(sum, want, sum_size);
+        kn_free(c->alloc, data, size + 1);
+    }
+    kn_free(c->alloc, sum, sum_size + 1);
+    return ok;
+}
+
+/* Copy the finished object into the cache, its checksum first: an object without one is not used. */
+static bool keep(kd_cc *c, const char *built, const char *so, kn_fault *f) {
+    char  *data, path[4200], sum[64];
+    size_t size;
+    if (!kn_read_file(c->alloc, built, &data, &size, f)) return false;
+    snprintf(path, sizeof path, "%s.sum", so);
+    snprintf(sum, sizeof sum, "%016llx %zu\n", (unsigned long long)kn_hash(data, size, 1), size);
+    bool ok = kn_write_file(path, sum, strlen(sum), 0600, f) && kn_write_file(so, data, size, 0700, f);
+    kn_free(c->alloc, data, size + 1);
+    return ok;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------- */
+
+typedef struct kd_batch {
+    kd_unit **unit;
+    int       n;
+    kn_str    text;
+    char      cached[4160], dir[4160];
+    kn_job    job;
+    bool      running, from_cache;
+} kd_batch;
+
+static bool write_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
+    kn_str_puts(&b->text, kn_str_c(&c->preamble));
+    for (int i = 0; i < b->n; i++) {
+        const kd_unit *u = b->unit[i];
+        kn_str_putf(&b->text, "\n#define %s kn_%016llx%016llx\n", u->name, (unsigned long long)u->key[0], (unsigned long long)u->key[1]);
+        kn_str_add(&b->text, u->source, u->len);
+        kn_str_putf(&b->text, "#undef %s\n", u->name);
+    }
+    if (b->text.failed) return kn_oom(f);
+    if (c->dir.len) {
+        uint64_t key[2], id[2];
+        content_key(kn_str_c(&b->text), b->text.len, key);
+        content_key(kn_str_c(&c->identity), c->identity.len, id);
+        snprintf(b->cached, sizeof b->cached, "%.4000s/%016llx%016llx.so", kn_str_c(&c->dir), (unsigned long long)(key[0] ^ id[0]),
+                 (unsigned long long)(key[1] ^ id[1] * 3));
+    }
+    return true;
+}
+
+static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
+    const char *tmp = getenv("TMPDIR");
+    char        src[4200], so[4200];
+    snprintf(b->dir, sizeof b->dir, "%.4000s/koine-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(b->dir)) {
+        bool r = kn_fail(f, KN_ERR_IO, "cannot make a folder for the compiler, %s: %s", b->dir, strerror(errno));
+        b->dir[0] = 0;
+        return r;
+    }
+    snprintf(src, sizeof src, "%s/k.c", b->dir);
+    snprintf(so, sizeof so, "%s/k.so", b->dir);
+    if (!kn_write_file(src, kn_str_c(&b->text), b->text.len, 0600, f)) return false;
+    const char *argv[KN_COUNT(cc_flags) + 16];
+    char        words[256], *save = NULL;
+    int         n = 0;
+    snprintf(words, sizeof words, "%.200s", kn_str_c(&c->cc));
+    for (char *w = strtok_r(words, " ", &save); w && n < 8; w = strtok_r(NULL, " ", &save)) argv[n++] = w;
+    for (int i = 0; i < KN_COUNT(cc_flags); i++) argv[n++] = cc_flags[i];
+    argv[n++] = "-o";
+    argv[n++] = so;
+    argv[n++] = src;
+    argv[n++] = "-lm";
+    argv[n]   = NULL;
+    return b->running = kn_spawn(argv, &b->job, f);
+}
+
+static bool finish_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
+    int  code;
+    char err[400];
+    if (!b->running) return true;
+    b->running = false;
+    if (!kn_wait(&b->job, &code, err, sizeof err, f)) return false;
+    if (!code) return true;
+    err[strcspn(err, "\n")] = 0;
+    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%s", kn_str_c(&c->cc), code, *err ? ": " : "", err);
+}
+
+static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
+    if (!KN_GROW(c->alloc, c->handle, c->handle_cap, c->nhandle + 1) ||
+        !KN_GROW(c->alloc, c->known, c->known_cap, c->nknown + (size_t)b->n))
+        return kn_oom(f);
+    void *h = dlopen(so, RTLD_NOW | RTLD_LOCAL);
+    if (!h) return kn_fail(f, KN_ERR_COMPILE, "cannot load compiled kernels: %s", dlerror());
+    c->handle[c->nhandle++] = h;
+    for (int i = 0; i < b->n; i++) {
+        kd_unit *u = b->unit[i];
+        char     symbol[48];
+        snprintf(symbol, sizeof symbol, "kn_%016llx%016llx", (unsigned long long)u->key[0], (unsigned long long)u->key[1]);
+        void *p = dlsym(h, symbol);
+        if (!p) return kn_fail(f, KN_ERR_COMPILE, "compiled kernels lack %s", u->name);
+        memcpy(&u->fn, &p, sizeof p);
+        char *copy = kn_realloc(c->alloc, NULL, 0, u->len + 1);
+        if (!copy) return kn_oom(f);
+        memcpy(copy, u->source, u->len);
+        copy[u->len]            = 0;
+        c->known[c->nknown++] = (kd_known){{u->key[0], u->key[1]}, copy, u->len, u->fn};
+    }
+    return true;
+}
+
+static void clean_batch(kd_batch *b) {
+    char path[4200];
+    if (!b->dir[0]) return;
+    snprintf(path, sizeof path, "%s/k.c", b->dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/k.so", b->dir);
+    unlink(path);
+    rmdir(b->dir);
+}
+
+static void tell(void (*warn)(void *, const char *), void *user, const char *what, const kn_fault *why) {
+    char line[600];
+    if (!warn) return;
+    snprintf(line, sizeof line, "%s: %s", what, why->text);
+    warn(user, line);
+}
+
+static bool run_batches(kd_cc *c, kd_batch *batch, int nbatch, void (*warn)(void *, const char *), void *user,
+                        uint64_t *compiled, uint64_t *loaded, kn_fault *f) {
+    bool ok = true;
+    for (int i = 0; i < nbatch && ok; i++) {
+        kd_batch *b = &batch[i];
+        ok          = write_batch(c, b, f);
+        b->from_cache = ok && c->dir.len && checksum_holds(c, b->cached);
+        if (b->from_cache) {
+            kn_fault no = {0};
+            if ((b->from_cache = open_batch(c, b, b->cached, &no))) *loaded += (uint64_t)b->n;
+        }
+        if (ok && !b->from_cache) ok = start_batch(c, b, f);
+    }
+    for (int i = 0; i < nbatch; i++) {
+        kd_batch *b = &batch[i];
+        if (!finish_batch(c, b, f)) ok = false;
+        if (!ok || b->from_cache) continue;
+        char     so[4200];
+        kn_fault no = {0};
+        snprintf(so, sizeof so, "%s/k.so", b->dir);
+        ok = open_batch(c, b, so, f);
+        if (ok) *compiled += (uint64_t)b->n;
+        if (ok && c->dir.len && !keep(c, so, b->cached, &no)) tell(warn, user, "kernel cache", &no);
+    }
+    for (int i = 0; i < nbatch; i++) clean_batch(&batch[i]);
+    return ok;
+}
+
+bool kd_cc_compile(kd_cc *c, kd_unit *unit, int n, int jobs, void (*warn)(void *, const char *), void *user,
+                   uint64_t *compiled, uint64_t *loaded, kn_fault *f) {
+    kd_unit **todo  = kn_zalloc(c->alloc, (size_t)(n + 1) * sizeof *todo);
+    int       count = 0;
+    bool      ok = true;
+    if (!todo) return kn_oom(f);
+    for (int i = 0; i < n; i++) {
+        kd_unit *u = &unit[i];
+        content_key(u->source, u->len, u->key);
+        kd_known *k = known_as(c, u);
+        bool      twice = false;
+        for (int j = 0; j < count && !k; j++) twice |= todo[j]->key[0] == u->key[0] && todo[j]->key[1] == u->key[1];
+        u->fn = k ? k->fn : NULL;
+        if (!k && !twice) todo[count++] = u;
+    }
+    if (count) {
+        if (c->dir.len && !c->dir_ready) {
+            kn_fault no = {0};
+            c->dir_ready = kn_make_private_dir(kn_str_c(&c->dir), &no);
+            if (!c->dir_ready) {
+                tell(warn, user, "kernel cache is off", &no);
+                kn_str_clear(&c->dir);
+            }
+        }
+        int       nbatch = KN_MAX(1, KN_MIN(jobs, count));
+        kd_batch *batch  = kn_zalloc(c->alloc, (size_t)nbatch * sizeof *batch);
+        ok               = batch ? identify(c, f) : kn_oom(f);
+        for (int i = 0, at = 0; i < nbatch && batch; i++) {
+            batch[i].unit = todo + at;
+            batch[i].n    = (count - at) / (nbatch - i);
+            at += batch[i].n;
+            kn_str_init(&batch[i].text, c->alloc);
+        }
+        if (ok) ok = run_batches(c, batch, nbatch, warn, user, compiled, loaded, f);
+        for (int i = 0; i < nbatch && batch; i++) kn_str_free(&batch[i].text);
+        kn_free(c->alloc, batch, (size_t)nbatch * sizeof *batch);
+    }
+    for (int i = 0; i < n && ok; i++)
+        if (!unit[i].fn) {
+            kd_known *k = known_as(c, &unit[i]);
+            if (k) unit[i].fn = k->fn;
+            else ok = kn_fail(f, KN_ERR_INTERNAL, "a kernel was not compiled");
+        }
+    kn_free(c->alloc, todo, (size_t)(n + 1) * sizeof *todo);
+    return ok;
+}

@@ -1,0 +1,234 @@
+/* callify.c - stage 1: a tensor graph becomes one stateless function over PARAMs.
+ *
+ * Takes: roots in the context's graph, each a value or an assignment (AFTER(view, STORE(view, value)), perhaps reshaped).
+ * Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have become PARAMs
+ *   numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
+ * Holds after: no BUFFER, no FUNCTION; every STORE targets a PARAM (under RESHAPE and AFTER).
+ *
+ * Explicit stack: graphs may be deeper than the C stack. */
+#include "lower/lower.h"
+
+#include <string.h>
+
+typedef struct kl_copy {
+    kn_graph     *from;
+    const kn_ref *realized;
+    uint32_t      nrealized;
+    kl_program   *p;
+    kl_binding   *b;
+    kn_ref       *map; /* from -> p->g */
+    size_t        map_cap;
+    kn_fault     *f;
+} kl_copy;
+
+static kn_ref follow(const kl_copy *c, kn_ref n) {
+    while (n < c->nrealized && c->realized[n] && c->realized[n] != n) n = c->realized[n];
+    return n;
+}
+
+static bool add_param(kl_copy *c, kn_ref bound, int64_t size, int dtype, kn_ref *node) {
+    kl_program *p = c->p;
+    if (!KN_GROW(p->alloc, p->param, p->param_cap, p->nparam + 1) ||
+        !KN_GROW(p->alloc, c->b->bound, c->b->cap, p->nparam + 1))
+        return kn_oom(c->f);
+    p->param[p->nparam]    = (kl_param){size, dtype};
+    c->b->bound[p->nparam] = bound;
+    *node                  = kg_param(p->g, (int64_t)p->nparam++, dtype, &size, 1);
+    return *node != 0;
+}
+
+/* SHRINK of stored rows: a run of the buffer, which can be bound as it is. */
+static bool row_slice(const kl_copy *c, kn_ref n, kn_ref *buffer, int64_t *offset) {
+    const kn_graph *g = c->from;
+    if (kg_op(g, n) != KN_OP_SHRINK) return false;
+    kn_ref x = follow(c, kg_at(g, n, 0)), b = x;
+    while (kg_op(g, b) == KN_OP_RESHAPE) b = follow(c, kg_at(g, b, 0));
+    if (kg_op(g, b) != KN_OP_BUFFER) return false;
+    int64_t off[KN_MAX_RANK], pitch = 1;
+    int     rank, k = 0;
+    if (!kg_read_dims(g, kg_at(g, n, 1), off, &rank)) return false;
+    const int64_t *xs = kg_shape(g, x, NULL), *ns = kg_shape(g, n, NULL);
+    while (k < rank && xs[k] == 1) k++;
+    for (int i = k + 1; i < rank; i++) {
+        if (xs[i] != ns[i]) return false;
+        pitch *= xs[i];
+    }
+    *buffer = b;
+    *offset = k < rank ? off[k] * pitch : 0;
+    return true;
+}
+
+/* A BUFFER or a slice of one becomes a PARAM; *out stays 0 for any other node. */
+static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
+    kn_graph *g = c->from;
+    kn_ref    buffer, param;
+    int64_t   offset;
+    if (kg_op(g, n) == KN_OP_BUFFER) return add_param(c, n, kg_field(g, n, KN_F_BUFFER_size), kg_dtype(g, n), out);
+    if (!row_slice(c, n, &buffer, &offset)) return true;
+    int            rank;
+    const int64_t *dims               = kg_shape(g, n, &rank);
+    int64_t        w[KN_SLICE_WORDS] = {kg_numel(g, n), kg_dtype(g, n)};
+    uint64_t       arg               = kg_intern_words(g, w, KN_SLICE_WORDS);
+    kn_ref         off               = kg_idx(g, offset);
+    kn_ref         slice = arg ? kg_make(g, KN_OP_SLICE, 0, arg, (kn_ref[]){buffer, off}, 2) : 0;
+    if (!slice || !add_param(c, slice, w[0], (int)w[1], &param)) return false;
+    *out = kg_reshape(c->p->g, param, dims, rank);
+    return *out != 0;
+}
+
+/* FUNCTION(TUPLE, args...) is inlined where GETTUPLE asks for an element. */
+static kn_ref inline_element(kl_copy *c, kn_ref get) {
+    kn_graph *g  = c->from;
+    kn_ref    fn = kg_at(g, get, 0), tuple = kg_op(g, fn) == KN_OP_TUPLE ? fn : kg_at(g, fn, 0);
+    kn_ref    element = kg_at(g, tuple, (uint32_t)kg_node(g, get)->arg), r = 0, *order, *from = NULL, *to = NULL;
+    if (fn == tuple) return element;
+    if (kg_op(g, fn) != KN_OP_FUNCTION) {
+        kn_fail(c->f, KN_ERR_UNSUPPORTED, "callify: only a FUNCTION can be inlined, not %s", kn_ops[kg_op(g, fn)].name);
+        return 0;
+    }
+    uint32_t count;
+    size_t   from_cap = 0, to_cap = 0;
+    int      n = 0;
+    if (!kg_reach(g, &element, 1, &order, &count)) return kn_oom(c->f), 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (kg_op(g, order[i]) != KN_OP_PARAM) continue;
+        int64_t slot = kg_field(g, order[i], KN_F_PARAM_slot);
+        if (slot < 0 || slot + 1 >= kg_nsrc(g, fn)) {
+            kn_fail(c->f, KN_ERR_ARG, "callify: the FUNCTION has no argument for PARAM %lld", (long long)slot);
+            goto done;
+        }
+        if (!KN_GROW(c->p->alloc, from, from_cap, (size_t)n + 1) || !KN_GROW(c->p->alloc, to, to_cap, (size_t)n + 1)) {
+            kn_oom(c->f);
+            goto done;
+        }
+        from[n] = order[i];
+        to[n++] = kg_at(g, fn, (uint32_t)slot + 1);
+    }
+    r = kg_substitute(g, element, from, to, n);
+done:
+    kn_free(c->p->alloc, order, count * sizeof *order);
+    kn_free(c->p->alloc, from, from_cap * sizeof *from);
+    kn_free(c->p->alloc, to, to_cap * sizeof *to);
+    return r;
+}
+
+static bool map_room(kl_copy *c) { /* inlining makes nodes as the walk goes */
+    size_t old = c->map_cap;
+    if (kg_count(c->from) <= old) return true;
+    if (!KN_GROW(c->p->alloc, c->map, c->map_cap, kg_count(c->from))) return kn_oom(c->f);
+    memset(c->map + old, 0, (c->map_cap - old) * sizeof *c->map);
+    return true;
+}
+
+/* Copy root depth first, sources in order; *out is its image. */
+static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
+    kn_graph *g = c->from;
+    kn_ref   *stack = NULL, *src = NULL;
+    size_t    cap = 0, top = 0, src_cap = 0;
+    bool      ok = false;
+    root         = follow(c, root);
+    if (!KN_GROW(c->p->alloc, stack, cap, 64) || !KN_GROW(c->p->alloc, src, src_cap, 8)) goto oom;
+    stack[top++] = root;
+    while (top) {
+        kn_ref n = stack[top - 1], leaf = 0;
+        if (!map_room(c)) goto done;
+        if (c->map[n]) {
+            top--;
+            continue;
+        }
+        if (!make_leaf(c, n, &leaf)) goto done;
+        if (leaf) {
+            if (!map_room(c)) goto done;
+            c->map[n] = leaf;
+            top--;
+            continue;
+        }
+        uint32_t k = kg_nsrc(g, n);
+        if (!KN_GROW(c->p->alloc, stack, cap, top + k + 1) || !KN_GROW(c->p->alloc, src, src_cap, k)) goto oom;
+        if (kg_op(g, n) == KN_OP_GETTUPLE) {
+            kn_ref e = inline_element(c, n);
+            if (!e || !map_room(c)) goto done;
+            e = follow(c, e);
+            if ((c->map[n] = c->map[e])) top--;
+            else stack[top++] = e;
+            continue;
+        }
+        const kn_ref *old   = kg_src(g, n);
+        bool          ready = true;
+        for (uint32_t i = k; i-- > 0;) {
+            kn_ref s = follow(c, old[i]);
+            if (c->map[s]) continue;
+            stack[top++] = s;
+            ready        = false;
+        }
+        if (!ready) continue;
+        for (uint32_t i = 0; i < k; i++) src[i] = c->map[follow(c, old[i])];
+        if (!(c->map[n] = kg_import(c->p->g, g, n, src, k))) goto done;
+        top--;
+    }
+    *out = c->map[root];
+    ok   = true;
+    goto done;
+oom:
+    kn_oom(c->f);
+done:
+    if (!ok && !kg_fault(c->p->g)->code) kl_stage_fault("callify", g, c->f);
+    kn_free(c->p->alloc, stack, cap * sizeof *stack);
+    kn_free(c->p->alloc, src, src_cap * sizeof *src);
+    return ok;
+}
+
+/* The STORE of an assignment root, 0 for a value; *target is the PARAM it writes. */
+static kn_ref root_store(const kn_graph *g, kn_ref r, kn_ref *target) {
+    while (kg_op(g, r) == KN_OP_RESHAPE) r = kg_at(g, r, 0);
+    if (kg_op(g, r) != KN_OP_AFTER) return 0;
+    for (uint32_t i = 1; i < kg_nsrc(g, r); i++) {
+        kn_ref s = kg_at(g, r, i);
+        if (kg_op(g, s) != KN_OP_STORE) continue;
+        kn_ref t = kg_at(g, s, 0);
+        while (kg_op(g, t) == KN_OP_RESHAPE || kg_op(g, t) == KN_OP_AFTER) t = kg_at(g, t, 0);
+        if (kg_op(g, t) != KN_OP_PARAM) return 0;
+        *target = t;
+        return s;
+    }
+    return 0;
+}
+
+bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n, kl_program *p,
+                kl_binding *b, kn_fault *f) {
+    kl_copy c     = {.from = g, .realized = realized, .nrealized = nrealized, .p = p, .b = b, .f = f};
+    size_t  bytes = (size_t)(n + 1) * sizeof(kn_ref);
+    kn_ref *effects = kn_zalloc(p->alloc, bytes), *image = kn_zalloc(p->alloc, bytes);
+    bool    ok = false;
+    if (!effects || !image || !(p->g = kg_new(p->alloc))) {
+        kn_oom(f);
+        goto done;
+    }
+    for (int i = 0; i < n; i++)
+        if (!copy_tree(&c, roots[i], &image[i])) goto done;
+    for (int i = 0; i < n; i++) {
+        kn_ref target, store = root_store(p->g, image[i], &target), param;
+        if (store) {
+            effects[i]     = store;
+            b->out_slot[i] = (int)kg_field(p->g, target, KN_F_PARAM_slot);
+            continue;
+        }
+        int64_t size = kg_numel(p->g, image[i]);
+        if (size < 0) {
+            kn_fail(f, KN_ERR_UNSUPPORTED, "callify: symbolic sizes are not lowered");
+            goto done;
+        }
+        b->out_slot[i] = (int)p->nparam;
+        if (!add_param(&c, 0, size, kg_dtype(p->g, image[i]), &param)) goto done;
+        effects[i] = kg_store(p->g, param, kg_reshape(p->g, image[i], &size, 1), 0);
+        if (!effects[i]) goto done;
+    }
+    p->root = kg_list(p->g, KN_OP_SINK, effects, n);
+    ok      = p->root != 0;
+done:
+    if (!ok && p->g) kl_stage_fault("callify", p->g, f);
+    kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
+    kn_free(p->alloc, effects, bytes);
+    kn_free(p->alloc, image, bytes);
+    return ok;
+}

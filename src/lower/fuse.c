@@ -1,0 +1,214 @@
+/* fuse.c - kernel boundaries by cost.
+ *
+ * Walks the program from results to inputs. When a node is reached, every demand for it is known as a use (group, indices,
+ * gate). A node is computed in place for each of its uses (inline), or written once to storage by one group (root) and
+ * loaded by the others. Roots are: what the program stores; LOADs into GLOBAL (contiguous); and values for which writing
+ * and reading back costs less than computing them again. A root joins the group of a user that walks it element by
+ * element along its outermost loops, when that makes no cycle: several outputs, one kernel.
+ *
+ * Costs are integer-like picoseconds from a crude machine table; deterministic, and independent of the thread count. */
+#include "lower/rangeify.h"
+
+#include <string.h>
+
+/* ---- the machine --------------------------------------------------------------------------------------------- */
+enum { /* picoseconds */
+    PS_ALU = 10, PS_SLOW = 40, PS_EXP = 120, PS_SIN = 300, PS_IDIV = 200, PS_RANDOM = 600, PS_LOAD = 30,
+    PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_KERNEL = 1000000
+};
+enum { CACHE_BYTES = 4 << 20 };
+
+static double op_ps(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n);
+    switch (op) {
+    case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: return PS_SLOW;
+    case KN_OP_EXP2: case KN_OP_LOG2: return PS_EXP;
+    case KN_OP_SIN: case KN_OP_POW: return PS_SIN;
+    case KN_OP_IDIV: case KN_OP_MOD: return PS_IDIV;
+    case KN_OP_THREEFRY: return PS_RANDOM;
+    case KN_OP_REDUCE: return PS_ALU;
+    default: return kn_is_alu(op) ? PS_ALU : 0;
+    }
+}
+
+static bool is_leaf(int op) { return op == KN_OP_CONST || op == KN_OP_PARAM || op == KN_OP_RANGE; }
+
+/* Passed through: a view, or a mark that means nothing to a kernel. */
+static bool is_view(int op) {
+    return (kn_is_movement(op) && op != KN_OP_STACK) || op == KN_OP_AFTER || op == KN_OP_DETACH ||
+           op == KN_OP_CONTIGUOUS_BACKWARD;
+}
+
+/* Work to compute each node once with everything below it in place. A root's users only read it. */
+static void measure(kl_fuse *z) {
+    for (uint32_t i = 0; i < z->norder; i++) {
+        kn_ref   n    = z->order[i];
+        kl_info *info = &z->info[n];
+        int      op   = kg_op(z->g, n);
+        double   size = (double)kg_numel(z->g, n);
+        if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST) continue;
+        if (op == KN_OP_PARAM || op == KN_OP_LOAD) {
+            info->work = size * PS_LOAD;
+            continue;
+        }
+        int64_t n_src = op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_PAD || op == KN_OP_SHRINK || op == KN_OP_AFTER
+                            ? 1 : (int64_t)kg_nsrc(z->g, n);
+        double own = op_ps(z->g, n) * (op == KN_OP_REDUCE ? (double)kg_numel(z->g, kg_at(z->g, n, 0)) : size);
+        for (int64_t k = 0; k < n_src; k++) {
+            kn_ref s = kg_at(z->g, n, (uint32_t)k);
+            double w = z->info[s].work;
+            if (op == KN_OP_SHRINK) w *= size / KN_MAX((double)kg_numel(z->g, s), 1.0);
+            own += w;
+        }
+        if (op == KN_OP_AFTER) own = size * PS_LOAD;
+        info->work = own;
+    }
+}
+
+/* ---- deciding ------------------------------------------------------------------------------------------------ */
+
+static bool in_reduce_loop(const kl_fuse *z, const kl_use *u) {
+    int rank = kg_rank(z->g, u->node);
+    for (int i = 0; i < rank; i++)
+        for (size_t r = 0; r < z->nrange; r++)
+            if (z->range[r].reduce && kg_depends(z->r, u->idx[i], z->range[r].node)) return true;
+    return false;
+}
+
+/* A product with reuse: worth a kernel of its own rather than a loop inside another reduction. */
+static bool is_product(const kn_graph *g, kn_ref n) {
+    if (kg_op(g, n) != KN_OP_REDUCE || kg_field(g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
+    kn_ref x = kg_at(g, n, 0);
+    while (kg_op(g, x) == KN_OP_CAST) x = kg_at(g, x, 0);
+    return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
+}
+
+static bool wants_root(const kl_fuse *z, kn_ref n) {
+    const kl_info *info = &z->info[n];
+    int            op   = kg_op(z->g, n);
+    if (info->out >= 0 || (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL)) return true;
+    if (is_leaf(op) || is_view(op) || !kg_numel(z->g, n)) return false;
+    double size = (double)kg_numel(z->g, n), evals = 0;
+    int    groups = 0, last = -1;
+    bool   nested = false;
+    for (int u = info->use; u >= 0; u = z->use[u].next) {
+        evals += z->use[u].evals;
+        if (z->use[u].group != last) groups++;
+        last = z->use[u].group;
+    }
+    double again = evals / size - 1, inlined = again > 0 ? again * info->work : 0;
+    if (is_product(z->g, n))
+        for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
+    if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
+    if (op == KN_OP_REDUCE && again > 1e-6) return true;
+    if (inlined <= 0) return false;
+    double bytes = size * kn_dsize(kg_dtype(z->g, n));
+    double read  = bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE;
+    return inlined > bytes * (PS_WRITE_BYTE + groups * read) + PS_KERNEL;
+}
+
+/* Does the use walk the node along the group's outermost loops, each axis one loop, in order? */
+static bool walks_prefix(const kl_fuse *z, const kl_use *u) {
+    const kl_group *gr = &z->group[u->group];
+    int             rank, at = 0;
+    const int64_t  *dims = kg_shape(z->g, u->node, &rank);
+    if (u->gate) return false;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] == 1) continue;
+        if (at == gr->nrange || u->idx[i] != gr->range[at]) return false;
+        at++;
+    }
+    return at > 0 || gr->nrange == 0;
+}
+
+static int joinable(const kl_fuse *z, kn_ref n) {
+    int best = -1;
+    for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
+        if (!walks_prefix(z, &z->use[u])) continue;
+        int  grp = z->use[u].group;
+        bool ok  = true;
+        for (int v = z->info[n].use; v >= 0 && ok; v = z->use[v].next)
+            if (v != u) ok = z->use[v].group != grp && !kl_group_before(z, z->use[v].group, grp);
+        if (ok && (best < 0 || grp > z->use[best].group)) best = u;
+    }
+    return best;
+}
+
+static bool make_root(kl_fuse *z, kn_ref n) {
+    kl_info *info = &z->info[n];
+    int      own  = joinable(z, n);
+    if (own < 0) {
+        int            group, rank;
+        const int64_t *dims = kg_shape(z->g, n, &rank);
+        kn_ref         idx[KN_MAX_RANK];
+        int            around[KN_MAX_RANK];
+        if (!kl_group_new(z, &group)) return false;
+        for (int i = 0; i < rank; i++) {
+            if (dims[i] == 0) z->group[group].empty = true;
+            if (dims[i] <= 1) {
+                idx[i] = kg_idx(z->r, 0);
+                continue;
+            }
+            kl_group *gr = &z->group[group];
+            if (!kl_new_range(z, dims[i], false, around, gr->nrange, &idx[i])) return false;
+            around[gr->nrange]      = (int)z->nrange - 1;
+            gr->range[gr->nrange++] = idx[i];
+        }
+        if (z->group[group].empty) return true;
+        if (!kl_add_use(z, n, group, idx, 0, &own)) return false;
+    }
+    kl_storage st = {.node = n, .use = own, .group = z->use[own].group, .out = info->out};
+    if (info->out >= 0) {
+        st.slot = z->out[info->out].slot;
+    } else {
+        kl_program *p = z->p;
+        if (!KN_GROW(p->alloc, p->temp, p->temp_cap, p->ntemp + 1)) return kn_oom(z->f);
+        p->temp[p->ntemp] = (kl_temp){.size = kg_numel(z->g, n), .dtype = kg_dtype(z->g, n)};
+        st.slot           = (int64_t)(p->nparam + p->ntemp++);
+    }
+    if (!KN_GROW(z->p->alloc, z->storage, z->storage_cap, z->nstorage + 1)) return kn_oom(z->f);
+    info->storage              = (int)z->nstorage;
+    z->storage[z->nstorage++] = st;
+    for (int u = info->use; u >= 0; u = z->use[u].next) {
+        if (u == own) continue;
+        z->use[u].load = true;
+        if (!kl_group_edge(z, st.group, z->use[u].group)) return false;
+    }
+    return kl_spread(z, own);
+}
+
+static bool note_reads(kl_fuse *z, kn_ref n) {
+    for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
+        if (!KN_GROW(z->p->alloc, z->read, z->read_cap, z->nread + 1)) return kn_oom(z->f);
+        z->read[z->nread++] = (kl_read){z->use[u].group, kg_field(z->g, n, KN_F_PARAM_slot), 0, u};
+    }
+    return true;
+}
+
+bool kl_decide(kl_fuse *z) {
+    measure(z);
+    for (uint32_t i = z->norder; i-- > 0;) {
+        kn_ref   n    = z->order[i];
+        int      op   = kg_op(z->g, n);
+        kl_info *info = &z->info[n];
+        if (op == KN_OP_SINK || op == KN_OP_STORE) continue;
+        if (wants_root(z, n)) {
+            if (!make_root(z, n)) return false;
+            continue;
+        }
+        if (op == KN_OP_PARAM && !note_reads(z, n)) return false;
+        for (int u = info->use; u >= 0; u = z->use[u].next)
+            if (!kl_spread(z, u)) return false;
+    }
+    /* Loads of stored values are reads of the version their STORE made. */
+    for (size_t s = 0; s < z->nstorage; s++) {
+        const kl_storage *st = &z->storage[s];
+        if (st->out < 0) continue;
+        for (int u = z->info[st->node].use; u >= 0; u = z->use[u].next) {
+            if (!z->use[u].load) continue;
+            if (!KN_GROW(z->p->alloc, z->read, z->read_cap, z->nread + 1)) return kn_oom(z->f);
+            z->read[z->nread++] = (kl_read){z->use[u].group, st->slot, z->out[st->out].store, u};
+        }
+    }
+    return true;
+}

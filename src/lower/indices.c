@@ -1,0 +1,282 @@
+/* indices.c - what a demand for a node's elements asks of its sources: movement ops become index arithmetic.
+ *
+ * Takes: a use, its node's indices over its output axes. Gives: uses of the sources; of a REDUCE, a fresh RANGE for each
+ * reduced axis; of a PAD, the gate under which the source is read at all. Indices are kept in normal form by the index
+ * rules, so that equal demands are equal nodes. */
+#include "lower/rangeify.h"
+
+#include "rules_gen.h"
+
+#include <string.h>
+
+kn_ref kl_simplify(kl_fuse *z, kn_ref n) { return n ? kn_rewrite(&z->rw, n, KL_INDEX_RULES) : 0; }
+
+static kn_ref add(kl_fuse *z, kn_ref a, kn_ref b) { return kg_op2(z->r, KN_OP_ADD, a, b); }
+static kn_ref scale(kl_fuse *z, kn_ref a, int64_t c) {
+    return c == 1 ? a : kg_op2(z->r, KN_OP_MUL, a, kg_idx(z->r, c));
+}
+
+/* ---- ranges -------------------------------------------------------------------------------------------------- */
+
+static bool set_insert(int *set, int *n, int cap, int v) {
+    int i = *n;
+    for (int k = 0; k < *n; k++)
+        if (set[k] == v) return true;
+    if (*n == cap) return false;
+    while (i > 0 && set[i - 1] > v) set[i] = set[i - 1], i--;
+    set[i] = v;
+    ++*n;
+    return true;
+}
+
+int kl_closure(kl_fuse *z, const kn_ref *idx, int n, kn_ref gate, int *out, int cap) {
+    int count = 0;
+    for (int i = 0; i <= n; i++) {
+        kn_ref x = i < n ? idx[i] : gate, r[64];
+        if (!x) continue;
+        int k = KN_MIN(kg_ranges(z->r, x, r, KN_COUNT(r)), KN_COUNT(r));
+        while (k-- > 0) {
+            const kl_range *rg = &z->range[kg_field(z->r, r[k], KN_F_RANGE_id)];
+            for (int c = 0; c < rg->nclosure; c++) set_insert(out, &count, cap, rg->closure[c]);
+        }
+    }
+    return count;
+}
+
+bool kl_new_range(kl_fuse *z, int64_t extent, bool reduce, const int *around, int naround, kn_ref *out) {
+    if (!KN_GROW(z->p->alloc, z->range, z->range_cap, z->nrange + 1)) return kn_oom(z->f);
+    int id   = (int)z->nrange;
+    int *set = kn_arena_get(&z->arena, ((size_t)naround + 1) * sizeof *set);
+    if (!set) return kn_oom(z->f);
+    if (naround) memcpy(set, around, (size_t)naround * sizeof *set);
+    set[naround] = id;
+    kn_ref r     = kg_range(z->r, kg_idx(z->r, extent), id, reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP);
+    if (!r) return false;
+    z->range[z->nrange++] = (kl_range){r, extent, reduce, set, naround + 1};
+    *out                  = r;
+    return true;
+}
+
+/* ---- uses ---------------------------------------------------------------------------------------------------- */
+
+bool kl_add_use(kl_fuse *z, kn_ref node, int group, const kn_ref *idx, kn_ref gate, int *out) {
+    int            rank;
+    const int64_t *dims = kg_shape(z->g, node, &rank);
+    kn_ref         norm[KN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        norm[i] = dims[i] == 1 ? kg_idx(z->r, 0) : kl_simplify(z, idx[i]);
+        if (!norm[i]) return false;
+    }
+    if (gate && !(gate = kl_simplify(z, gate))) return false;
+    if (gate && kg_is_const(z->r, gate, 1)) gate = 0;
+    kl_info *info = &z->info[node];
+    for (int u = info->use; u >= 0; u = z->use[u].next) {
+        const kl_use *o = &z->use[u];
+        if (o->group != group || o->gate != gate || memcmp(o->idx, norm, (size_t)rank * sizeof *norm)) continue;
+        *out = u;
+        return true;
+    }
+    kl_use u = {.node = node, .next = info->use, .group = group, .gate = gate, .evals = 1};
+    if (!KN_GROW(z->p->alloc, z->use, z->use_cap, z->nuse + 1)) return kn_oom(z->f);
+    if (!(u.idx = kn_arena_copy(&z->arena, norm, (size_t)KN_MAX(rank, 1) * sizeof *norm))) return kn_oom(z->f);
+    int loops[128], n = kl_closure(z, norm, rank, gate, loops, KN_COUNT(loops));
+    for (int i = 0; i < n; i++) u.evals *= (double)z->range[loops[i]].extent;
+    info->use          = (int)z->nuse;
+    info->nuse++;
+    z->use[z->nuse]    = u;
+    *out               = (int)z->nuse++;
+    return true;
+}
+
+static kn_ref flat_index(kl_fuse *z, const kn_ref *idx, const int64_t *dims, int rank) {
+    kn_ref  sum    = kg_idx(z->r, 0);
+    int64_t stride = 1;
+    for (int i = rank; i-- > 0;) {
+        if (dims[i] != 1) sum = add(z, sum, scale(z, idx[i], stride));
+        stride = kn_sat_mul(stride, dims[i]);
+    }
+    return sum;
+}
+
+kn_ref kl_flat(kl_fuse *z, int use) {
+    int            rank;
+    const int64_t *dims = kg_shape(z->g, z->use[use].node, &rank);
+    return kl_simplify(z, flat_index(z, z->use[use].idx, dims, rank));
+}
+
+/* Row-major reinterpretation, run by run of axes whose products agree, so that untouched axes stay as they are. */
+static void reshape_indices(kl_fuse *z, const int64_t *from, int nfrom, const int64_t *to, int nto, const kn_ref *idx,
+                            kn_ref *out) {
+    int i = 0, j = 0;
+    while (i < nfrom || j < nto) { /* to: the node's axes, which idx speaks of; from: the source's */
+        int     i0 = i, j0 = j;
+        int64_t a = i < nfrom ? from[i++] : 1, b = j < nto ? to[j++] : 1;
+        while (a != b) {
+            if (a < b && i < nfrom) a *= from[i++];
+            else if (a > b && j < nto) b *= to[j++];
+            else break;
+        }
+        if (i - i0 == 1 && j - j0 == 1) {
+            out[i0] = idx[j0];
+            continue;
+        }
+        kn_ref  flat   = kl_simplify(z, flat_index(z, idx + j0, to + j0, j - j0));
+        int64_t stride = 1;
+        for (int k = i; k-- > i0;) {
+            kn_ref q = stride == 1 ? flat : kg_op2(z->r, KN_OP_IDIV, flat, kg_idx(z->r, stride));
+            out[k]   = k == i0 ? q : kg_op2(z->r, KN_OP_MOD, q, kg_idx(z->r, from[k]));
+            stride *= from[k];
+        }
+    }
+}
+
+static kn_ref both(kl_fuse *z, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(z->r, KN_OP_AND, a, b); }
+
+static kn_ref at_least(kl_fuse *z, kn_ref x, int64_t lo) { /* lo <= x, as lo - 1 < x */
+    return kg_op2(z->r, KN_OP_CMPLT, kg_idx(z->r, lo - 1), x);
+}
+
+static bool one_source(kl_fuse *z, int use, kn_ref src, const kn_ref *idx, kn_ref gate) {
+    int *s = kn_arena_get(&z->arena, sizeof *s), u;
+    if (!s) return kn_oom(z->f);
+    if (!kl_add_use(z, src, z->use[use].group, idx, gate, &u)) return false;
+    *s              = u;
+    z->use[use].src = s;
+    return true;
+}
+
+static bool spread_reduce(kl_fuse *z, int use, kn_ref src, const int64_t *w, int naxes, kn_ref *idx) {
+    const kl_use   u = z->use[use];
+    int            rank, around[128];
+    const int64_t *dims = kg_shape(z->g, src, &rank);
+    int            n    = kl_closure(z, u.idx, rank, u.gate, around, KN_COUNT(around));
+    kn_ref        *r    = kn_arena_get(&z->arena, (size_t)(naxes + 1) * sizeof *r);
+    int            nr   = 0;
+    if (!r) return kn_oom(z->f);
+    memcpy(idx, u.idx, (size_t)rank * sizeof *idx);
+    bool reduced[KN_MAX_RANK] = {false};
+    for (int i = 0; i < naxes; i++) reduced[w[i]] = true;
+    for (int a = 0; a < rank; a++) {
+        if (!reduced[a] || dims[a] == 1) continue;
+        if (n == KN_COUNT(around)) return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: loops nest too deep");
+        if (!kl_new_range(z, dims[a], true, around, n, &r[nr])) return false;
+        around[n++] = (int)z->nrange - 1;
+        idx[a]      = r[nr++];
+    }
+    z->use[use].range  = r;
+    z->use[use].nrange = nr;
+    return one_source(z, use, src, idx, u.gate);
+}
+
+static bool spread_pad(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
+    const kl_use   u = z->use[use];
+    int64_t        off[KN_MAX_RANK];
+    int            rank;
+    const int64_t *in = kg_shape(z->g, src, NULL);
+    if (!kg_read_dims(z->g, kg_at(z->g, n, 1), off, &rank)) goto symbolic;
+    kn_ref valid = 0;
+    for (int a = 0; a < rank; a++) {
+        kn_ref x = u.idx[a];
+        if (off[a]) valid = both(z, valid, at_least(z, x, off[a]));
+        if (kg_max(z->r, x) >= off[a] + in[a]) valid = both(z, valid, kg_op2(z->r, KN_OP_CMPLT, x, kg_idx(z->r, off[a] + in[a])));
+        idx[a] = off[a] ? add(z, x, kg_idx(z->r, -off[a])) : x;
+    }
+    if (valid && !(valid = kl_simplify(z, valid))) return false;
+    z->use[use].valid = valid;
+    if (valid && kg_is_const(z->r, valid, 0)) return true; /* padding everywhere: the source is not asked */
+    return one_source(z, use, src, idx, both(z, u.gate, valid));
+symbolic:
+    return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: PAD with symbolic sizes");
+}
+
+static bool spread_many(kl_fuse *z, int use, kn_ref n, uint32_t nsrc, int drop) {
+    int *s = kn_arena_get(&z->arena, (size_t)(nsrc + 1) * sizeof *s);
+    if (!s) return kn_oom(z->f);
+    int rank = kg_rank(z->g, n);
+    for (uint32_t k = 0; k < nsrc; k++) {
+        kn_ref         src = kg_at(z->g, n, k), idx[KN_MAX_RANK];
+        int            sr;
+        const int64_t *dims = kg_shape(z->g, src, &sr);
+        for (int a = 0; a < sr; a++) idx[a] = dims[a] == 1 ? kg_idx(z->r, 0) : z->use[use].idx[drop + a + (rank - drop - sr)];
+        if (!kl_add_use(z, src, z->use[use].group, idx, z->use[use].gate, &s[k])) return false;
+    }
+    z->use[use].src = s;
+    return true;
+}
+
+static bool spread_index(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
+    const kl_use u  = z->use[use];
+    int          ni = (int)kg_nsrc(z->g, n) - 1, at = 0, rank = kg_rank(z->g, src);
+    for (int k = 0; k < rank; k++) {
+        kn_ref i = k < ni ? kg_at(z->g, n, (uint32_t)k + 1) : 0;
+        if (!i) idx[k] = u.idx[at++];
+        else if (kg_op(z->g, i) == KN_OP_CONST) idx[k] = kg_idx(z->r, kg_const_int(z->g, i));
+        else if (kg_op(z->g, i) == KN_OP_RANGE && kg_rank(z->g, i) == 1) idx[k] = u.idx[at++];
+        else return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: INDEX of a tensor takes constants and whole ranges; gather otherwise");
+    }
+    return one_source(z, use, src, idx, u.gate);
+}
+
+bool kl_spread(kl_fuse *z, int use) {
+    const kl_use u   = z->use[use];
+    kn_ref       n   = u.node, idx[KN_MAX_RANK], src = kg_nsrc(z->g, n) ? kg_at(z->g, n, 0) : 0;
+    int          op  = kg_op(z->g, n), rank = kg_rank(z->g, n);
+    if (u.load) return true;
+    switch (op) {
+    case KN_OP_CONST: case KN_OP_PARAM: case KN_OP_RANGE: return true;
+    case KN_OP_RESHAPE: {
+        int            sr;
+        const int64_t *sd = kg_shape(z->g, src, &sr), *nd = kg_shape(z->g, n, NULL);
+        reshape_indices(z, sd, sr, nd, rank, u.idx, idx);
+        return one_source(z, use, src, idx, u.gate);
+    }
+    case KN_OP_EXPAND: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_LOAD:
+        return one_source(z, use, src, u.idx, u.gate);
+    case KN_OP_PERMUTE: {
+        const int64_t *pi = kg_words(z->g, n, NULL);
+        for (int a = 0; a < rank; a++) idx[pi[a]] = u.idx[a];
+        return one_source(z, use, src, idx, u.gate);
+    }
+    case KN_OP_FLIP: {
+        const int64_t *flag = kg_words(z->g, n, NULL), *dims = kg_shape(z->g, n, NULL);
+        for (int a = 0; a < rank; a++)
+            idx[a] = flag[a] ? add(z, kg_idx(z->r, dims[a] - 1), scale(z, u.idx[a], -1)) : u.idx[a];
+        return one_source(z, use, src, idx, u.gate);
+    }
+    case KN_OP_SHRINK: {
+        int64_t off[KN_MAX_RANK];
+        int     r;
+        if (!kg_read_dims(z->g, kg_at(z->g, n, 1), off, &r))
+            return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: SHRINK with symbolic sizes");
+        for (int a = 0; a < rank; a++) idx[a] = off[a] ? add(z, u.idx[a], kg_idx(z->r, off[a])) : u.idx[a];
+        return one_source(z, use, src, idx, u.gate);
+    }
+    case KN_OP_PAD: return spread_pad(z, use, n, src, idx);
+    case KN_OP_INDEX: return spread_index(z, use, n, src, idx);
+    case KN_OP_STACK: return spread_many(z, use, n, kg_nsrc(z->g, n), 1);
+    case KN_OP_AFTER:
+        for (uint32_t i = 1; i < kg_nsrc(z->g, n); i++)
+            if (kg_op(z->g, kg_at(z->g, n, i)) == KN_OP_STORE) {
+                kn_ref v = kg_at(z->g, kg_at(z->g, n, i), 1);
+                if (!kg_same_shape(z->g, v, n))
+                    return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: an assignment must store the whole buffer");
+                return one_source(z, use, v, u.idx, u.gate);
+            }
+        return one_source(z, use, src, u.idx, u.gate);
+    case KN_OP_REDUCE: {
+        int            count;
+        const int64_t *w = kg_words(z->g, n, &count);
+        if (kg_nsrc(z->g, n) > 1) break;
+        if (kg_numel(z->g, src) == 0) return true; /* the identity */
+        return spread_reduce(z, use, src, w + 1, count - 1, idx);
+    }
+    case KN_OP_BITCAST:
+        if (!kg_same_shape(z->g, n, src))
+            return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: BITCAST between item sizes is not lowered");
+        return one_source(z, use, src, u.idx, u.gate);
+    default:
+        if (kn_is_alu(op)) return spread_many(z, use, n, kg_nsrc(z->g, n), 0);
+        break;
+    }
+    return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: %s is not lowered from tensor level", kn_ops[op].name);
+}

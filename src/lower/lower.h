@@ -1,0 +1,96 @@
+/* lower.h - from tensor graph to compiled kernels: what the eight stages hand each other.
+ *
+ * Callify copies what the roots need into a fresh graph, with buffers replaced by PARAMs: a kl_program, whose graph is
+ * the key of the schedule cache. Rangeify cuts it into kl_kernels, each with a scratch graph of its own, so that
+ * kernels lower independently; Optimize, Expand, Select, Linearize and Render take one kernel each, Plan the schedule. */
+#ifndef KN_LOWER_H
+#define KN_LOWER_H
+
+#include "optimize/opts.h"
+#include "rewrite/rewrite.h"
+
+/* An argument of a kernel: a PARAM of the program, or a temporary of the schedule. */
+typedef struct kl_arg {
+    bool    temp;
+    int64_t id; /* PARAM slot, or temporary number */
+    bool    written;
+} kl_arg;
+
+typedef void (*kl_fn)(void *const *bufs, const int64_t *vars, int64_t lo, int64_t hi);
+
+typedef struct kl_kernel {
+    kn_graph *g;
+    kn_ref    root; /* SINK up to Select, then LINEAR */
+    char      name[64];
+    kl_arg   *arg; /* PARAM k of the kernel is arg[k] */
+    size_t    nargs, arg_cap;
+    int64_t   chunks; /* iterations of the THREAD loop; 1: none */
+    double    flops, bytes;
+    kn_opt    opts[KN_MAX_OPTS];
+    int       nopts;
+    char     *source; /* Render's, 0-terminated, source_len + 1 bytes */
+    size_t    source_len;
+    kl_fn     fn; /* loaded code, or NULL: interpreted */
+} kl_kernel;
+
+typedef struct kl_temp {
+    int64_t size; /* elements */
+    int     dtype;
+    int64_t offset;      /* Plan's: bytes into the schedule's one block of temporary memory */
+    int     first, last; /* kernels between which it is live */
+} kl_temp;
+
+typedef struct kl_param {
+    int64_t size;
+    int     dtype;
+} kl_param;
+
+typedef struct kl_program {
+    const kn_alloc *alloc;
+    kn_graph       *g;    /* callified */
+    kn_ref          root; /* SINK of STOREs into PARAMs */
+    kl_param       *param;
+    size_t          nparam, param_cap;
+    kl_kernel      *kernel; /* in the order in which they run */
+    size_t          nkernel, kernel_cap;
+    kl_temp        *temp;
+    size_t          ntemp, temp_cap;
+    int64_t         temp_bytes;
+    uint64_t       *fired; /* per rule, over all kernels, or NULL; kn_rule_count of them */
+} kl_program;
+
+void kl_program_init(kl_program *p, const kn_alloc *a);
+void kl_program_free(kl_program *p);
+
+/* Callify (callify.c): what the roots need, as p->g, p->root, p->param. bound[k] is the node of g behind PARAM k: a
+ * BUFFER, a SLICE of one, or 0 for the result of a value root; out_slot[i] (room for n) is the PARAM of root i. */
+typedef struct kl_binding {
+    kn_ref *bound; /* p->nparam of them */
+    size_t  cap;
+    int    *out_slot;
+} kl_binding;
+bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n, kl_program *p,
+                kl_binding *b, kn_fault *f);
+
+/* The stages of a program that has p->g, p->root and p->param; pipeline.c runs them. */
+bool kl_rangeify(kl_program *p, kn_fault *f);
+bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f); /* applies k->opts, chosen first if asked */
+bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f);
+bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f);
+bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
+bool kl_plan(kl_program *p, kn_fault *f);
+bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
+
+/* Rule groups: index expressions as Rangeify makes them; a kernel of scalars; a kernel of tiles. */
+#define KL_INDEX_RULES (KN_G_algebra)
+#define KL_KERNEL_RULES (KN_G_algebra)
+#define KL_TILE_RULES (KN_G_algebra)
+
+/* A kernel's graph rewritten under rule groups, counting what fired into p. */
+bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f);
+/* The fault of a stage: the graph's, if it has one, with the stage's name in front. Returns false. */
+bool kl_stage_fault(const char *stage, kn_graph *g, kn_fault *f);
+/* The whole schedule as one graph: LINEAR of CALL(body, PARAM or BUFFER...). For dumps and for the interpreter. */
+kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to);
+
+#endif

@@ -1,0 +1,44 @@
+/* optimize.c - stage 3: options on the nest.
+ *
+ * Takes: a kernel over RANGEs. Gives: the same kernel with its loops split, exchanged and typed as k->opts say; chosen by
+ *   the heuristic first where asked. Holds after: THREAD ranges are outermost; UPCAST, GROUP_REDUCE and UNROLL ranges carry
+ *   the shape axis that Expand gives them. */
+#include "lower/lower.h"
+
+#include "rules_gen.h"
+
+#include <string.h>
+
+/* Multiplications, additions and bytes, by the loop counts: for the statistics. */
+static bool count_work(kl_kernel *k) {
+    kn_ref  *order;
+    uint32_t n;
+    if (!kg_reach(k->g, &k->root, 1, &order, &n)) return false;
+    k->flops = k->bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int    op = kg_op(k->g, order[i]);
+        bool   fl = kn_is_float(kg_dtype(k->g, order[i]));
+        double t  = 1;
+        kn_ref at = op == KN_OP_REDUCE ? kg_at(k->g, order[i], 0) : order[i], r[32];
+        int    m  = kg_ranges(k->g, at, r, KN_COUNT(r));
+        for (int j = 0; j < KN_MIN(m, KN_COUNT(r)); j++) t *= (double)KN_MAX(kg_max(k->g, kg_at(k->g, r[j], 0)), 1);
+        if (fl && (kn_ops[op].cls == KN_CLS_BINARY || kn_ops[op].cls == KN_CLS_UNARY || op == KN_OP_REDUCE)) k->flops += t;
+        if (op == KN_OP_PARAM) k->bytes += (double)kg_numel(k->g, order[i]) * kn_dsize(kg_dtype(k->g, order[i]));
+    }
+    kn_free(kg_alloc(k->g), order, n * sizeof *order);
+    return true;
+}
+
+bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
+    kn_nest nest;
+    if (!count_work(k)) return kn_oom(f);
+    if (choose) k->nopts = ko_choose(k->g, k->root, k->opts, KN_MAX_OPTS, f);
+    if (f->code) return false;
+    if (!k->nopts) return true;
+    if (!ko_nest(k->g, k->root, &nest, f)) return false;
+    for (int i = 0; i < k->nopts; i++)
+        if (!ko_edit(&nest, &k->opts[i], f)) return false;
+    k->root = ko_apply(k->g, k->root, &nest, f);
+    if (!k->root) return kl_stage_fault("optimize", k->g, f);
+    return kl_rewrite_kernel(p, k, KL_KERNEL_RULES, f);
+}

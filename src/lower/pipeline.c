@@ -1,0 +1,203 @@
+/* pipeline.c - THE PIPELINE: one table, eight stages.
+ *
+ *   Callify    tensor graph -> one stateless function over PARAMs         callify.c (its own entry: it needs the context)
+ *   Rangeify   movement ops -> index arithmetic; kernel boundaries        rangeify.c indices.c fuse.c order.c
+ *   Optimize   OptOps on the nest                                         optimize.c ../optimize/
+ *   Expand     parallel ranges -> shape; reductions -> accumulators       expand.c
+ *   Select     target instructions                                       select.c ../target/
+ *   Linearize  graph -> ordered list                                      linearize.c
+ *   Plan       storage reuse over the schedule                            plan.c
+ *   Render     list -> source                                             render.c ../target/
+ *
+ * A stage works on the schedule or on each kernel; the loop below times, verifies and shows all of them alike. */
+#include "lower/pipeline.h"
+
+#include "rules_gen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    if (run->opts) {
+        k->nopts = run->nopts;
+        memcpy(k->opts, run->opts, (size_t)run->nopts * sizeof *run->opts);
+    }
+    return kl_optimize(p, k, !run->opts, f);
+}
+static bool expand_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_expand(p, k, f); }
+static bool select_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_select(p, k, f); }
+static bool linearize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_linearize(p, k, f); }
+static bool render_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_render(p, k, f); }
+
+static const struct {
+    kn_stage stage;
+    bool (*schedule)(kl_program *p, kn_fault *f);
+    bool (*kernel)(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f);
+} pipeline[] = {
+    {KN_STAGE_CALLIFY, NULL, NULL},
+    {KN_STAGE_RANGEIFY, kl_rangeify, NULL},
+    {KN_STAGE_OPTIMIZE, NULL, optimize_kernel},
+    {KN_STAGE_EXPAND, NULL, expand_kernel},
+    {KN_STAGE_SELECT, NULL, select_kernel},
+    {KN_STAGE_LINEARIZE, NULL, linearize_kernel},
+    {KN_STAGE_PLAN, kl_plan, NULL},
+    {KN_STAGE_RENDER, NULL, render_kernel},
+};
+
+static bool show(kl_program *p, kl_run *run, kn_stage stage, kn_fault *f) {
+    if (!run->seen && !run->verify) return true;
+    kn_graph *g  = kg_new(p->alloc);
+    kn_ref    r  = g ? stage == KN_STAGE_CALLIFY ? kg_copy(g, p->g, p->root) : kl_schedule_graph(p, g) : 0;
+    bool      ok = r ? true : g ? kl_stage_fault("pipeline", g, f) : kn_oom(f);
+    if (ok && run->verify) ok = kn_verify(g, r, stage, f);
+    if (ok && run->seen) ok = run->seen(run->user, stage, g, r, f);
+    kg_free(g);
+    return ok;
+}
+
+bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
+    for (int s = 0; s < KN_COUNT(pipeline); s++) {
+        double start = kn_now();
+        if (pipeline[s].schedule && !pipeline[s].schedule(p, f)) return false;
+        for (size_t k = 0; k < p->nkernel && pipeline[s].kernel; k++)
+            if (!pipeline[s].kernel(p, &p->kernel[k], run, f)) return false;
+        run->seconds[pipeline[s].stage] = kn_now() - start;
+        if (!show(p, run, pipeline[s].stage, f)) return false;
+        if (run->stop == pipeline[s].stage) break;
+    }
+    return true;
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------ */
+
+void kl_program_init(kl_program *p, const kn_alloc *a) {
+    memset(p, 0, sizeof *p);
+    p->alloc = a;
+}
+
+void kl_program_free(kl_program *p) {
+    for (size_t i = 0; i < p->nkernel; i++) {
+        kl_kernel *k = &p->kernel[i];
+        kg_free(k->g);
+        kn_free(p->alloc, k->arg, k->arg_cap * sizeof *k->arg);
+        if (k->source) kn_free(p->alloc, k->source, k->source_len + 1);
+    }
+    kg_free(p->g);
+    kn_free(p->alloc, p->kernel, p->kernel_cap * sizeof *p->kernel);
+    kn_free(p->alloc, p->param, p->param_cap * sizeof *p->param);
+    kn_free(p->alloc, p->temp, p->temp_cap * sizeof *p->temp);
+    memset(p, 0, sizeof *p);
+}
+
+bool kl_stage_fault(const char *stage, kn_graph *g, kn_fault *f) {
+    if (kg_fault(g)->code) return kn_fail(f, kg_fault(g)->code, "%s: %s", stage, kg_fault(g)->text);
+    return f->code ? false : kn_fail(f, KN_ERR_INTERNAL, "%s: failed without a reason", stage);
+}
+
+bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f) {
+    kn_rw rw;
+    kn_rw_init(&rw, k->g, f);
+    rw.fired    = p->fired;
+    kn_ref root = kn_rewrite(&rw, k->root, groups);
+    kn_rw_free(&rw);
+    if (!root) return kl_stage_fault("rewrite", k->g, f);
+    k->root = root;
+    return true;
+}
+
+kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
+    kn_ref *call = kn_zalloc(p->alloc, (p->nkernel + 1) * sizeof *call), r = 0;
+    kn_ref *src  = NULL;
+    size_t  cap  = 0;
+    if (!call) return kn_oom(kg_fault(to)), 0;
+    for (size_t i = 0; i < p->nkernel; i++) {
+        const kl_kernel *k = &p->kernel[i];
+        if (!KN_GROW(p->alloc, src, cap, k->nargs + 1)) {
+            kn_oom(kg_fault(to));
+            goto done;
+        }
+        src[0] = kg_copy(to, k->g, k->root);
+        if (k->source && src[0]) {
+            uint32_t text = kg_intern_str(to, k->source, k->source_len), name = kg_intern_str(to, k->name, strlen(k->name));
+            int64_t  w    = name;
+            kn_ref   code = kg_make(to, KN_OP_SOURCE, 0, text, NULL, 0);
+            src[0]        = kg_make(to, KN_OP_PROGRAM, 0, kg_intern_words(to, &w, 1), (kn_ref[]){src[0], code}, 2);
+        }
+        for (size_t a = 0; a < k->nargs; a++) {
+            const kl_arg *g = &k->arg[a];
+            if (g->temp) src[a + 1] = kg_buffer(to, g->id, p->temp[g->id].size, p->temp[g->id].dtype, 0, KN_GLOBAL);
+            else src[a + 1] = kg_param(to, g->id, p->param[g->id].dtype, &p->param[g->id].size, 1);
+        }
+        if (!(call[i] = kg_make(to, KN_OP_CALL, 0, 0, src, (uint32_t)k->nargs + 1))) goto done;
+    }
+    r = kg_list(to, KN_OP_LINEAR, call, (int)p->nkernel);
+done:
+    kn_free(p->alloc, src, cap * sizeof *src);
+    kn_free(p->alloc, call, (p->nkernel + 1) * sizeof *call);
+    return r;
+}
+
+bool kl_program_from(kl_program *p, const kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f) {
+    kn_ref   one = root, *order;
+    uint32_t n;
+    *nout = 0;
+    if (!(p->g = kg_new(p->alloc))) return kn_oom(f);
+    kn_ref in = kg_copy(p->g, g, root);
+    if (!in) return kl_stage_fault("callify", p->g, f);
+    if (!kg_reach(p->g, &in, 1, &order, &n)) return kn_oom(f);
+    bool ok = true;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        if (kg_op(p->g, order[i]) != KN_OP_PARAM) continue;
+        int64_t slot = kg_field(p->g, order[i], KN_F_PARAM_slot), size = kg_numel(p->g, order[i]);
+        if (slot < 0 || slot > 4095 || size < 0) {
+            ok = kn_fail(f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a fixed size");
+            break;
+        }
+        if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) {
+            ok = kn_oom(f);
+            break;
+        }
+        for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){0, KN_U8};
+        p->param[slot] = (kl_param){size, kg_dtype(p->g, order[i])};
+    }
+    /* PARAMs become flat, as buffers are. */
+    kn_ref *from = kn_zalloc(p->alloc, (n + 1) * sizeof *from), *to = kn_zalloc(p->alloc, (n + 1) * sizeof *to);
+    int     np   = 0;
+    if (!from || !to) ok = kn_oom(f);
+    for (uint32_t i = 0; i < n && ok; i++) {
+        if (kg_op(p->g, order[i]) != KN_OP_PARAM) continue;
+        int            rank;
+        const int64_t *dims = kg_shape(p->g, order[i], &rank);
+        int64_t        size = kg_numel(p->g, order[i]);
+        if (rank == 1) continue;
+        from[np] = order[i];
+        to[np++] = kg_reshape(p->g, kg_param(p->g, kg_field(p->g, order[i], KN_F_PARAM_slot), kg_dtype(p->g, order[i]), &size, 1), dims, rank);
+    }
+    if (ok) ok = (one = np ? kg_substitute(p->g, in, from, to, np) : in) != 0;
+    kn_free(p->alloc, from, (n + 1) * sizeof *from);
+    kn_free(p->alloc, to, (n + 1) * sizeof *to);
+    kn_free(p->alloc, order, n * sizeof *order);
+    if (!ok) return kl_stage_fault("callify", p->g, f);
+    if (kg_op(p->g, one) == KN_OP_SINK) {
+        p->root = one;
+        return true;
+    }
+    int     k = kg_op(p->g, one) == KN_OP_TUPLE ? (int)kg_nsrc(p->g, one) : 1;
+    kn_ref *stores = kn_zalloc(p->alloc, (size_t)(k + 1) * sizeof *stores);
+    if (!stores) return kn_oom(f);
+    if (k > cap) ok = kn_fail(f, KN_ERR_ARG, "callify: more than %d results", cap);
+    for (int i = 0; i < k && ok; i++) {
+        kn_ref  v    = kg_op(p->g, one) == KN_OP_TUPLE ? kg_at(p->g, one, (uint32_t)i) : one;
+        int64_t size = kg_numel(p->g, v);
+        if (size < 0) ok = kn_fail(f, KN_ERR_UNSUPPORTED, "callify: symbolic sizes are not lowered");
+        else if (!KN_GROW(p->alloc, p->param, p->param_cap, p->nparam + 1)) ok = kn_oom(f);
+        if (!ok) break;
+        p->param[p->nparam] = (kl_param){size, kg_dtype(p->g, v)};
+        out_slot[i]         = (int)p->nparam;
+        stores[i] = kg_store(p->g, kg_param(p->g, (int64_t)p->nparam++, kg_dtype(p->g, v), &size, 1), kg_reshape(p->g, v, &size, 1), 0);
+    }
+    if (ok) ok = (p->root = kg_list(p->g, KN_OP_SINK, stores, k)) != 0;
+    kn_free(p->alloc, stores, (size_t)(k + 1) * sizeof *stores);
+    *nout = ok ? k : 0;
+    return ok || kl_stage_fault("callify", p->g, f);
+}

@@ -1,0 +1,25 @@
+/* pipeline.h - the table of stages, and the loop that runs it. */
+#ifndef KN_PIPELINE_H
+#define KN_PIPELINE_H
+
+#include "lower/lower.h"
+#include "rules/verify.h"
+
+typedef struct kl_run {
+    kn_stage stop;               /* KN_STAGE_ANY: run them all; else the last stage to run */
+    const kn_opt *opts;          /* options for every kernel instead of the heuristic's, or NULL */
+    int      nopts;
+    bool     verify;             /* check the graph after every stage */
+    /* Called after every stage with the whole schedule as one graph (not for TENSOR); NULL: none. False stops with a fault. */
+    bool (*seen)(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f);
+    void    *user;
+    double   seconds[KN_STAGE_COUNT]; /* out */
+} kl_run;
+
+/* Runs the stages from Rangeify on over a callified program. */
+bool kl_lower(kl_program *p, kl_run *run, kn_fault *f);
+/* A program of the text form (values, a TUPLE of them, or a SINK of tensor-level STOREs over PARAMs) as a callified
+ * program: outputs get the PARAM slots above those in use; out_slot has room for the elements of the TUPLE. */
+bool kl_program_from(kl_program *p, const kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f);
+
+#endif

@@ -1,0 +1,49 @@
+/* plan.c - stage 7: storage for what kernels hand each other.
+ *
+ * Takes: the kernels in order. Gives: for every temporary an offset into one block; temporaries whose lifetimes do not
+ *   overlap share bytes. Holds after: no kernel reads and writes overlapping temporaries.
+ * Registers of the C target are the C compiler's. */
+#include "lower/lower.h"
+
+#include <string.h>
+
+enum { ALIGN = 128 };
+
+static int64_t temp_bytes(const kl_temp *t) { return (t->size * kn_dsize(t->dtype) + ALIGN - 1) / ALIGN * ALIGN; }
+
+bool kl_plan(kl_program *p, kn_fault *f) {
+    for (size_t i = 0; i < p->ntemp; i++) {
+        p->temp[i].first  = -1;
+        p->temp[i].offset = -1;
+    }
+    for (size_t k = 0; k < p->nkernel; k++)
+        for (size_t a = 0; a < p->kernel[k].nargs; a++) {
+            if (!p->kernel[k].arg[a].temp) continue;
+            kl_temp *t = &p->temp[p->kernel[k].arg[a].id];
+            if (t->first < 0) t->first = (int)k;
+            t->last = (int)k;
+        }
+    p->temp_bytes = 0;
+    /* First fit, in the order of first use, among those alive at the same time. */
+    for (size_t k = 0; k < p->nkernel; k++)
+        for (size_t i = 0; i < p->ntemp; i++) {
+            kl_temp *t = &p->temp[i];
+            if (t->first != (int)k) continue;
+            int64_t at = 0;
+            for (bool moved = true; moved;) {
+                moved = false;
+                for (size_t j = 0; j < p->ntemp; j++) {
+                    const kl_temp *o = &p->temp[j];
+                    if (o->offset < 0 || o->last < t->first || o->first > t->last) continue;
+                    if (at < o->offset + temp_bytes(o) && o->offset < at + temp_bytes(t)) {
+                        at    = o->offset + temp_bytes(o);
+                        moved = true;
+                    }
+                }
+            }
+            t->offset = at;
+            if (!kn_add_ok(at, temp_bytes(t), &at)) return kn_fail(f, KN_ERR_SHAPE, "plan: temporaries are too large");
+            p->temp_bytes = KN_MAX(p->temp_bytes, at);
+        }
+    return true;
+}

@@ -1,0 +1,394 @@
+/* rangeify.c - stage 2: movement ops become index arithmetic over RANGEs, and the program becomes kernels.
+ *
+ * Takes: the callified SINK of STOREs. Gives: kernels in an order in which they can run, each a SINK of ENDs over STOREs of
+ *   scalar expressions; values written once and read by other kernels live in temporaries.
+ * Holds after: no movement op but INDEX; every RANGE is closed by one END or REDUCE; axis ids are dense in each kernel,
+ *   output loops first; kernels of one form are equal graphs.
+ *
+ * fuse.c decides what is computed where; here the decided values are built and the kernels cut out. */
+#include "lower/rangeify.h"
+
+#include "rules_gen.h"
+
+#include <string.h>
+
+/* ---- values -------------------------------------------------------------------------------------------------- */
+
+static kn_ref slot_param(kl_fuse *z, int64_t slot) {
+    const kl_program *p    = z->p;
+    bool              temp = slot >= (int64_t)p->nparam;
+    int64_t           size = temp ? p->temp[(size_t)slot - p->nparam].size : p->param[slot].size;
+    int               dt   = temp ? p->temp[(size_t)slot - p->nparam].dtype : p->param[slot].dtype;
+    return kg_param(z->r, slot, dt, &size, 1);
+}
+
+static kn_ref read_slot(kl_fuse *z, int64_t slot, kn_ref flat, kn_ref gate) {
+    kn_ref at = kg_index(z->r, slot_param(z, slot), &flat, 1);
+    if (!gate || !at) return kg_load(z->r, at);
+    return kg_load_gated(z->r, at, kg_int(z->r, kg_dtype(z->r, at), 0), gate);
+}
+
+static kn_ref const_of(kl_fuse *z, int dtype, kn_scalar v) {
+    return kn_is_float(dtype) ? kg_float(z->r, dtype, v.f) : kg_make(z->r, KN_OP_CONST, dtype, (uint64_t)v.i, NULL, 0);
+}
+
+static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
+    kn_ref n = u->node, v[4];
+    int    op = kg_op(z->g, n), dt = kg_dtype(z->g, n);
+    if (u->load) return read_slot(z, z->storage[z->info[n].storage].slot, kl_flat(z, id), u->gate);
+    switch (op) {
+    case KN_OP_PARAM: return read_slot(z, kg_field(z->g, n, KN_F_PARAM_slot), kl_flat(z, id), u->gate);
+    case KN_OP_CONST: return kg_make(z->r, KN_OP_CONST, dt, kg_node(z->g, n)->arg, NULL, 0);
+    case KN_OP_RANGE: return u->idx[kg_field(z->g, n, KN_F_RANGE_axis)];
+    case KN_OP_PAD: {
+        kn_ref zero = kg_int(z->r, dt, 0);
+        if (!u->src) return zero;
+        return u->valid ? kg_op3(z->r, KN_OP_WHERE, u->valid, z->use[u->src[0]].value, zero) : z->use[u->src[0]].value;
+    }
+    case KN_OP_STACK: {
+        kn_ref x = 0;
+        for (uint32_t k = kg_nsrc(z->g, n); k-- > 0;) {
+            kn_ref val = z->use[u->src[k]].value;
+            x = x ? kg_op3(z->r, KN_OP_WHERE, kg_op2(z->r, KN_OP_CMPLT, u->idx[0], kg_idx(z->r, (int64_t)k + 1)), val, x) : val;
+        }
+        return x;
+    }
+    case KN_OP_REDUCE: {
+        int rop = (int)kg_field(z->g, n, KN_F_REDUCE_op);
+        if (!u->src) return const_of(z, dt, kn_identity(rop, dt));
+        v[0] = z->use[u->src[0]].value;
+        return u->nrange ? kg_reduce_ranges(z->r, v[0], rop, u->range, u->nrange) : v[0];
+    }
+    case KN_OP_BITCAST: return kg_bitcast(z->r, z->use[u->src[0]].value, dt);
+    default: break;
+    }
+    if (!kn_is_alu(op)) return z->use[u->src[0]].value; /* a view: its source at other indices */
+    for (uint32_t k = 0; k < kg_nsrc(z->g, n); k++) v[k] = z->use[u->src[k]].value;
+    return kg_import(z->r, z->g, n, v, kg_nsrc(z->g, n));
+}
+
+static bool build_values(kl_fuse *z) {
+    for (uint32_t i = 0; i < z->norder; i++)
+        for (int u = z->info[z->order[i]].use; u >= 0; u = z->use[u].next)
+            if (!(z->use[u].value = build(z, &z->use[u], u))) return false;
+    return true;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------- */
+
+static int depth_of(const kl_fuse *z, const kl_use *u) {
+    int            rank, d = 0;
+    const int64_t *dims = kg_shape(z->g, u->node, &rank);
+    for (int i = 0; i < rank; i++) d += dims[i] != 1;
+    return d;
+}
+
+typedef struct kl_stores {
+    kn_ref *store;
+    int    *depth;
+    size_t  n, cap, dcap;
+} kl_stores;
+
+static bool add_store(kl_fuse *z, kl_stores *s, int64_t slot, kn_ref flat, kn_ref value, int depth) {
+    kn_ref st = kg_store(z->r, kg_index(z->r, slot_param(z, slot), &flat, 1), value, 0);
+    if (!st) return false;
+    if (!KN_GROW(z->p->alloc, s->store, s->cap, s->n + 1) || !KN_GROW(z->p->alloc, s->depth, s->dcap, s->n + 1))
+        return kn_oom(z->f);
+    s->store[s->n]   = st;
+    s->depth[s->n++] = depth;
+    return true;
+}
+
+/* Stores at loop depths, wrapped in the group's loops from the innermost out. */
+static kn_ref nest_stores(kl_fuse *z, const kl_group *gr, const kl_stores *s) {
+    kn_ref *body = kn_arena_get(&z->arena, (s->n + 1) * sizeof *body), inner = 0;
+    int     closed = gr->nrange;
+    if (!body) return kn_oom(z->f), 0;
+    for (int d = gr->nrange; d >= 0; d--) {
+        int n = 0;
+        for (size_t i = 0; i < s->n; i++)
+            if (s->depth[i] == d) body[n++] = s->store[i];
+        if (!n) continue;
+        if (inner) {
+            inner     = kg_end(z->r, inner, gr->range + d, closed - d);
+            body[n++] = inner;
+        }
+        inner  = n == 1 ? body[0] : kg_list(z->r, KN_OP_GROUP, body, n);
+        closed = d;
+    }
+    inner = kg_end(z->r, inner, gr->range, closed);
+    return inner ? kg_list(z->r, KN_OP_SINK, &inner, 1) : 0;
+}
+
+static kn_ref group_sink(kl_fuse *z, int g) {
+    const kl_group *gr = &z->group[g];
+    kl_stores       s  = {0};
+    kn_ref          sink = 0;
+    bool            ok   = true;
+    if (gr->copy) {
+        const kl_out *o = &z->out[gr->copy - 1];
+        int64_t       from = z->storage[z->info[kl_stored_value(z->g, o->store)].storage].slot;
+        ok = add_store(z, &s, o->slot, gr->range[0], read_slot(z, from, gr->range[0], 0), 1);
+    }
+    for (size_t i = z->nstorage; i-- > 0 && ok;) { /* values first: the inner ones were met last */
+        const kl_storage *st = &z->storage[i];
+        if (st->group != g || gr->copy) continue;
+        const kl_use *u    = &z->use[st->use];
+        kn_ref        flat = kl_flat(z, st->use);
+        bool          own  = st->out < 0 || z->out[st->out].via_temp;
+        if (own) ok = add_store(z, &s, st->slot, flat, u->value, depth_of(z, u));
+        for (int o = z->info[st->node].out; o >= 0 && ok; o = z->out[o].next)
+            if (!z->out[o].via_temp) ok = add_store(z, &s, z->out[o].slot, flat, u->value, depth_of(z, u));
+    }
+    if (ok && s.n) sink = nest_stores(z, gr, &s);
+    kn_free(z->p->alloc, s.store, s.cap * sizeof *s.store);
+    kn_free(z->p->alloc, s.depth, s.dcap * sizeof *s.depth);
+    return sink;
+}
+
+typedef struct kl_cut { /* copying kernels out of the ranged graph, with a map that is never cleared */
+    kn_ref   *map, *stamp, *stack;
+    size_t    map_cap, stamp_cap, stack_cap;
+    uint32_t  now;
+    int64_t   next_axis;
+} kl_cut;
+
+static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_ref *src, uint32_t nsrc) {
+    kl_program *p = z->p;
+    if (kg_op(z->r, n) == KN_OP_PARAM) {
+        int64_t slot = kg_field(z->r, n, KN_F_PARAM_slot), size = kg_numel(z->r, n);
+        if (!KN_GROW(p->alloc, k->arg, k->arg_cap, k->nargs + 1)) return kn_oom(z->f), 0;
+        bool temp         = slot >= (int64_t)p->nparam;
+        k->arg[k->nargs] = (kl_arg){temp, temp ? slot - (int64_t)p->nparam : slot, false};
+        return kg_param(k->g, (int64_t)k->nargs++, kg_dtype(z->r, n), &size, 1);
+    }
+    if (kg_op(z->r, n) == KN_OP_RANGE) return kg_range(k->g, src[0], c->next_axis++, (int)kg_field(z->r, n, KN_F_RANGE_type));
+    return kg_import(k->g, z->r, n, src, nsrc);
+}
+
+static kn_ref cut_tree(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref root) {
+    const kn_alloc *a   = z->p->alloc;
+    size_t          top = 0, src_cap = 0;
+    kn_ref         *src = NULL, r = 0;
+    if (!KN_GROW(a, c->stack, c->stack_cap, 64) || !KN_GROW(a, src, src_cap, 8)) goto oom;
+    c->stack[top++] = root;
+    while (top) {
+        kn_ref n = c->stack[top - 1];
+        if (c->stamp[n] == c->now) {
+            top--;
+            continue;
+        }
+        uint32_t      m   = kg_nsrc(z->r, n);
+        const kn_ref *old = kg_src(z->r, n);
+        if (!KN_GROW(a, c->stack, c->stack_cap, top + m + 1) || !KN_GROW(a, src, src_cap, m)) goto oom;
+        bool ready = true;
+        for (uint32_t i = m; i-- > 0;)
+            if (c->stamp[old[i]] != c->now) {
+                c->stack[top++] = old[i];
+                ready           = false;
+            }
+        if (!ready) continue;
+        for (uint32_t i = 0; i < m; i++) src[i] = c->map[old[i]];
+        if (!(c->map[n] = cut_node(z, k, c, n, src, m))) goto done;
+        c->stamp[n] = c->now;
+        top--;
+    }
+    r = c->map[root];
+    goto done;
+oom:
+    kn_oom(z->f);
+done:
+    kn_free(a, src, src_cap * sizeof *src);
+    return r;
+}
+
+/* Adjacent loops that every access walks as one become one: i*J + j with both used nowhere else. */
+static bool mergeable(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref outer, kn_ref inner, int64_t extent) {
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref x = order[i];
+        if (kg_op(g, x) == KN_OP_INDEX) {
+            kn_affine f;
+            if (!kg_affine(g, kg_at(g, x, 1), &f)) return false;
+            if (kn_affine_coef(&f, outer) != extent * kn_affine_coef(&f, inner)) return false;
+            for (int t = 0; t < f.n; t++)
+                if (f.atom[t] != outer && f.atom[t] != inner && (kg_depends(g, f.atom[t], outer) || kg_depends(g, f.atom[t], inner)))
+                    return false;
+        } else if (kg_dtype(g, x) != KN_INDEX) { /* used as a number: arange, gates */
+            for (uint32_t s = 0; s < kg_nsrc(g, x); s++) {
+                kn_ref y = kg_at(g, x, s);
+                if (kg_dtype(g, y) != KN_INDEX || (kg_op(g, y) == KN_OP_RANGE && kn_range_start(kg_op(g, x)) >= 0)) continue;
+                if (kg_depends(g, y, outer) || kg_depends(g, y, inner)) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool merge_loops(kl_program *p, kl_kernel *k) {
+    for (bool again = true; again;) {
+        kn_ref  *order;
+        uint32_t n;
+        again = false;
+        if (!kg_reach(k->g, &k->root, 1, &order, &n)) return false;
+        for (uint32_t i = 0; i < n && !again; i++) {
+            int op = kg_op(k->g, order[i]);
+            if (op != KN_OP_END && op != KN_OP_REDUCE) continue;
+            for (uint32_t s = 1; s + 1 < kg_nsrc(k->g, order[i]) && !again; s++) {
+                kn_ref  outer = kg_at(k->g, order[i], s), inner = kg_at(k->g, order[i], s + 1);
+                kn_ref  eb = kg_at(k->g, inner, 0), ob = kg_at(k->g, outer, 0);
+                int64_t e = kg_const_int(k->g, eb), total;
+                if (kg_op(k->g, eb) != KN_OP_CONST || kg_op(k->g, ob) != KN_OP_CONST) continue;
+                if (!kn_mul_ok(e, kg_const_int(k->g, ob), &total) || !mergeable(k->g, order, n, outer, inner, e)) continue;
+                kn_ref one = kg_range(k->g, kg_idx(k->g, total), kg_field(k->g, inner, KN_F_RANGE_id),
+                                      (int)kg_field(k->g, inner, KN_F_RANGE_type));
+                kn_ref src[KN_MAX_RANK * 2], m = 0;
+                if (kg_nsrc(k->g, order[i]) > KN_COUNT(src)) continue;
+                for (uint32_t t = 0; t < kg_nsrc(k->g, order[i]); t++)
+                    if (t != s) src[m++] = t == s + 1 ? one : kg_at(k->g, order[i], t);
+                kn_ref from[2] = {outer, inner}, to[2] = {kg_idx(k->g, 0), one};
+                src[0]         = kg_substitute(k->g, src[0], from, to, 2);
+                kn_ref closer  = kg_with_src(k->g, order[i], src, m);
+                k->root        = kg_substitute(k->g, k->root, &order[i], &closer, 1);
+                again          = true;
+            }
+        }
+        kn_free(p->alloc, order, n * sizeof *order);
+        if (!k->root) return false;
+    }
+    return true;
+}
+
+/* E for elementwise, r with a reduction; then the loop extents: r_64_128_784. */
+static bool name_kernel(kl_program *p, kl_kernel *k) {
+    kn_ref  *order;
+    uint32_t n;
+    bool     reduces = false;
+    char     text[64] = "";
+    size_t   at       = 0;
+    if (!kg_reach(k->g, &k->root, 1, &order, &n)) return false;
+    for (int pass = 0; pass < 2; pass++) /* the loops of ENDs, then those of REDUCEs */
+        for (uint32_t i = n; i-- > 0;) {
+            int op = kg_op(k->g, order[i]);
+            if (op != (pass ? KN_OP_REDUCE : KN_OP_END)) continue;
+            reduces |= op == KN_OP_REDUCE;
+            for (uint32_t s = 1; s < kg_nsrc(k->g, order[i]); s++) {
+                kn_ref b = kg_at(k->g, kg_at(k->g, order[i], s), 0);
+                if (at < 40) at += (size_t)snprintf(text + at, sizeof text - at, "_%lld", (long long)kg_max(k->g, b));
+            }
+        }
+    kn_free(p->alloc, order, n * sizeof *order);
+    snprintf(k->name, sizeof k->name, "%s%s", reduces ? "r" : "E", text);
+    kn_ref few[1] = {kg_at(k->g, k->root, 0)};
+    k->root       = kg_sink(k->g, few, 1, k->name, NULL, 0);
+    return k->root != 0;
+}
+
+static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
+    kl_program *p    = z->p;
+    kn_ref      sink = group_sink(z, g);
+    if (!sink) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
+    size_t old_map = c->map_cap, old_stamp = c->stamp_cap;
+    if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) || !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
+        !KN_GROW(p->alloc, p->kernel, p->kernel_cap, p->nkernel + 1))
+        return kn_oom(z->f);
+    memset(c->map + old_map, 0, (c->map_cap - old_map) * sizeof *c->map);
+    memset(c->stamp + old_stamp, 0, (c->stamp_cap - old_stamp) * sizeof *c->stamp);
+    kl_kernel *k = &p->kernel[p->nkernel];
+    memset(k, 0, sizeof *k);
+    k->chunks = 1;
+    if (!(k->g = kg_new(p->alloc))) return kn_oom(z->f);
+    p->nkernel++;
+    c->now++;
+    c->next_axis = 0;
+    for (int i = 0; i < z->group[g].nrange; i++)
+        if (!cut_tree(z, k, c, z->group[g].range[i])) return kl_stage_fault("rangeify", k->g, z->f);
+    /* Outputs are the first PARAMs. */
+    kn_ref  *order;
+    uint32_t n;
+    if (!kg_reach(z->r, &sink, 1, &order, &n)) return kn_oom(z->f);
+    bool ok = true;
+    for (uint32_t i = 0; i < n && ok; i++)
+        if (kg_op(z->r, order[i]) == KN_OP_STORE) ok = cut_tree(z, k, c, kg_at(z->r, kg_at(z->r, order[i], 0), 0));
+    for (size_t i = 0; i < k->nargs; i++) k->arg[i].written = true;
+    kn_free(p->alloc, order, n * sizeof *order);
+    ok = ok && (k->root = cut_tree(z, k, c, sink));
+    if (!ok) return kl_stage_fault("rangeify", k->g, z->f);
+    if (!kl_rewrite_kernel(p, k, KL_KERNEL_RULES, z->f)) return false;
+    if (!merge_loops(p, k) || !name_kernel(p, k)) return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);
+    return kl_rewrite_kernel(p, k, KL_KERNEL_RULES, z->f);
+}
+
+/* ---- the stage ----------------------------------------------------------------------------------------------- */
+
+kn_ref kl_stored_value(const kn_graph *g, kn_ref store) {
+    kn_ref v = kg_at(g, store, 1);
+    while (kg_op(g, v) == KN_OP_RESHAPE) v = kg_at(g, v, 0);
+    return v;
+}
+
+static bool find_stores(kl_fuse *z) {
+    for (uint32_t i = 0; i < z->norder; i++) {
+        kn_ref n = z->order[i];
+        if (kg_op(z->g, n) != KN_OP_STORE) continue;
+        kl_out o = {.store = n, .next = -1};
+        kn_ref t = kg_at(z->g, n, 0);
+        while (kg_op(z->g, t) == KN_OP_RESHAPE || kg_op(z->g, t) == KN_OP_AFTER) {
+            if (kg_op(z->g, t) == KN_OP_AFTER && !o.before && kg_op(z->g, kg_at(z->g, t, 1)) == KN_OP_STORE) o.before = kg_at(z->g, t, 1);
+            t = kg_at(z->g, t, 0);
+        }
+        if (kg_op(z->g, t) != KN_OP_PARAM || kg_nsrc(z->g, n) > 2)
+            return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: a STORE must write a whole buffer");
+        o.slot          = kg_field(z->g, t, KN_F_PARAM_slot);
+        kl_info *info   = &z->info[kl_stored_value(z->g, n)];
+        o.next          = info->out;
+        if (!KN_GROW(z->p->alloc, z->out, z->out_cap, z->nout + 1)) return kn_oom(z->f);
+        info->out          = (int)z->nout;
+        z->out[z->nout++] = o;
+    }
+    return true;
+}
+
+static void fuse_free(kl_fuse *z) {
+    const kn_alloc *a = z->p->alloc;
+    kn_free(a, z->order, z->norder * sizeof *z->order);
+    kn_free(a, z->info, z->ninfo * sizeof *z->info);
+    kn_free(a, z->use, z->use_cap * sizeof *z->use);
+    kn_free(a, z->out, z->out_cap * sizeof *z->out);
+    kn_free(a, z->storage, z->storage_cap * sizeof *z->storage);
+    kn_free(a, z->group, z->group_cap * sizeof *z->group);
+    kn_free(a, z->read, z->read_cap * sizeof *z->read);
+    kn_free(a, z->range, z->range_cap * sizeof *z->range);
+    kn_free(a, z->before, z->before_cap * sizeof *z->before);
+    kn_arena_free(&z->arena);
+    kn_rw_free(&z->rw);
+    kg_free(z->r);
+}
+
+bool kl_rangeify(kl_program *p, kn_fault *f) {
+    kl_fuse z     = {.p = p, .g = p->g, .f = f};
+    kl_cut  c     = {0};
+    int    *order = NULL, count = 0;
+    bool    ok    = false;
+    kn_arena_init(&z.arena, p->alloc);
+    if (!(z.r = kg_new(p->alloc))) return kn_oom(f);
+    kn_rw_init(&z.rw, z.r, f);
+    z.rw.fired = p->fired;
+    z.ninfo    = kg_count(z.g);
+    if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info))) goto oom;
+    for (size_t i = 0; i < z.ninfo; i++) z.info[i].use = z.info[i].storage = z.info[i].out = -1;
+    if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !build_values(&z)) goto done;
+    if (!(order = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *order))) goto oom;
+    if (!kl_group_order(&z, order, &count)) goto done;
+    ok = true;
+    for (int i = 0; i < count && ok; i++) ok = cut_kernel(&z, &c, order[i]);
+    goto done;
+oom:
+    kn_oom(f);
+done:
+    if (!ok) kl_stage_fault("rangeify", z.r, f);
+    kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
+    kn_free(p->alloc, c.stamp, c.stamp_cap * sizeof *c.stamp);
+    kn_free(p->alloc, c.stack, c.stack_cap * sizeof *c.stack);
+    fuse_free(&z);
+    return ok;
+}

@@ -1,0 +1,113 @@
+/* rangeify.h - inside stage 2: uses, groups and storage, shared by fuse.c, rangeify.c and order.c.
+ *
+ * A use is a demand for one node's elements at given indices, inside one group (a kernel to be). The walk goes from
+ * results to inputs, so that when a node is reached all that is asked of it is known; then values are built upwards. */
+#ifndef KN_RANGEIFY_H
+#define KN_RANGEIFY_H
+
+#include "lower/lower.h"
+
+typedef struct kl_use {
+    kn_ref  node;
+    int     next;  /* the node's next use, -1 */
+    int     group;
+    bool    load;  /* reads the node's storage instead of computing it */
+    kn_ref *idx;   /* an index expression per axis of the node */
+    kn_ref  gate;  /* 0, or when the elements exist at all */
+    kn_ref  valid; /* PAD: inside the source */
+    kn_ref *range; /* REDUCE: the ranges it makes */
+    int     nrange;
+    int    *src;   /* the uses of the sources */
+    kn_ref  value;
+    double  evals; /* how often it is evaluated */
+} kl_use;
+
+typedef struct kl_info { /* per node of the program's graph */
+    int    use, nuse; /* list of uses */
+    int    storage;   /* number of the storage it is written to, -1 none */
+    int    out;       /* first STORE of it, -1 */
+    double work;      /* picoseconds to compute all its elements once, in place */
+} kl_info;
+
+typedef struct kl_out { /* a STORE of the program */
+    kn_ref store;
+    int64_t slot;     /* PARAM it writes */
+    kn_ref  before;   /* the version of the PARAM it overwrites: a STORE, or 0 for the first contents */
+    int     next;     /* next STORE of the same value, -1 */
+    bool    via_temp; /* written to a temporary first, copied when all readers of the old contents are done */
+} kl_out;
+
+typedef struct kl_storage {
+    kn_ref  node;
+    int     use;     /* what writes it */
+    int     group;
+    int     out;     /* -1: a temporary; else the STORE whose PARAM holds it */
+    int64_t slot;    /* PARAM slot, or nparam + number of the temporary */
+} kl_storage;
+
+typedef struct kl_group {
+    kn_ref range[KN_MAX_RANK]; /* output loops, outermost first */
+    int    nrange;
+    bool   empty;              /* no elements: no kernel */
+    int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
+} kl_group;
+
+typedef struct kl_read { /* a group reads a PARAM's version */
+    int     group;
+    int64_t slot;
+    kn_ref  version;
+    int     use;
+} kl_read;
+
+typedef struct kl_range { /* per RANGE id */
+    kn_ref   node;
+    int64_t  extent;
+    bool     reduce;
+    int     *closure; /* ids of the loops around it, itself included, ascending */
+    int      nclosure;
+} kl_range;
+
+typedef struct kl_fuse {
+    kl_program *p;
+    kn_graph   *g, *r; /* the program's graph; the ranged graph */
+    kn_rw       rw;    /* on r */
+    kn_fault   *f;
+    kn_arena    arena;
+    kn_ref     *order; /* reachable nodes, ascending */
+    uint32_t    norder;
+    kl_info    *info;
+    size_t      ninfo;
+    kl_use     *use;
+    size_t      nuse, use_cap;
+    kl_out     *out;
+    size_t      nout, out_cap;
+    kl_storage *storage;
+    size_t      nstorage, storage_cap;
+    kl_group   *group;
+    size_t      ngroup, group_cap;
+    kl_read    *read;
+    size_t      nread, read_cap;
+    kl_range   *range;
+    size_t      nrange, range_cap;
+    uint64_t  **before; /* before[a] bit b: group b must run before a (transitively) */
+    size_t      before_cap, before_words;
+} kl_fuse;
+
+/* order.c: the partial order of groups. */
+bool kl_group_new(kl_fuse *z, int *group);
+bool kl_group_before(const kl_fuse *z, int a, int b);    /* a must run before b */
+bool kl_group_edge(kl_fuse *z, int a, int b);            /* a before b from now on; the caller has seen no cycle */
+bool kl_hazards(kl_fuse *z);                             /* old contents are read before they are overwritten */
+bool kl_group_order(kl_fuse *z, int *order, int *count); /* a topological order */
+/* rangeify.c */
+kn_ref kl_simplify(kl_fuse *z, kn_ref n);
+bool   kl_new_range(kl_fuse *z, int64_t extent, bool reduce, const int *around, int naround, kn_ref *out);
+int    kl_closure(kl_fuse *z, const kn_ref *idx, int n, kn_ref gate, int *out, int cap); /* loops around a use */
+bool   kl_add_use(kl_fuse *z, kn_ref node, int group, const kn_ref *idx, kn_ref gate, int *out);
+kn_ref kl_flat(kl_fuse *z, int use); /* the row-major element number a use asks for */
+bool   kl_spread(kl_fuse *z, int use); /* what this use asks of its node's sources */
+kn_ref kl_stored_value(const kn_graph *g, kn_ref store); /* what a STORE stores, its RESHAPEs taken off */
+/* fuse.c */
+bool kl_decide(kl_fuse *z);
+
+#endif

@@ -1,0 +1,194 @@
+/* heuristic.c - a simple choice of OptOps.
+ *
+ * One loop gets the lanes: the output loop, or in its place the reductions, for which the fewest accesses jump from lane to
+ * lane. A product with reuse gets a register tile beside the lanes. The outermost loop is shared among threads. */
+#include "optimize/opts.h"
+
+#include <string.h>
+
+enum { LANES = 16, TILE_ROWS = 8, WIDE = 2 * LANES };
+
+typedef struct ko_access {
+    kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
+    double    trips;
+    kn_affine form;
+    bool      affine;
+} ko_access;
+
+typedef struct ko_view {
+    kn_graph  *g;
+    kn_nest   *nest;
+    ko_access *access;
+    int        naccess;
+} ko_view;
+
+static double trips_of(const ko_view *v, kn_ref n) {
+    double t = 1;
+    for (int i = 0; i < v->nest->norigin; i++)
+        if (kg_depends(v->g, n, v->nest->origin[i].range)) t *= (double)v->nest->origin[i].extent;
+    return t;
+}
+
+/* 0: does not move with the loop; 1: next element; else it jumps. */
+static int64_t stride_in(const ko_view *v, const ko_access *a, int origin) {
+    kn_ref r = v->nest->origin[origin].range;
+    if (!kg_depends(v->g, a->node, r)) return 0;
+    int64_t c = a->affine ? kn_affine_coef(&a->form, r) : 0;
+    if (c == 0) return INT64_MAX;
+    for (int t = 0; t < a->form.n; t++)
+        if (a->form.atom[t] != r && kg_depends(v->g, a->form.atom[t], r)) return INT64_MAX;
+    return c;
+}
+
+static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
+    kn_ref  *order;
+    uint32_t n;
+    if (!kg_reach(v->g, &sink, 1, &order, &n)) return kn_oom(f);
+    int count = 0;
+    for (uint32_t i = 0; i < n; i++) count += kg_op(v->g, order[i]) == KN_OP_INDEX;
+    v->access  = kn_zalloc(kg_alloc(v->g), (size_t)(count + 1) * sizeof *v->access);
+    v->naccess = count;
+    if (v->access) {
+        count = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            if (kg_op(v->g, order[i]) != KN_OP_INDEX) continue;
+            ko_access *a = &v->access[count++];
+            a->node      = order[i];
+            a->affine    = kg_affine(v->g, kg_at(v->g, order[i], 1), &a->form);
+            a->trips     = trips_of(v, order[i]);
+            for (int o = 0; o < v->nest->norigin; o++)
+                if (v->nest->origin[o].reduce && kg_depends(v->g, order[i], v->nest->origin[o].range)) a->reduce = v->nest->origin[o].closer;
+        }
+    }
+    kn_free(kg_alloc(v->g), order, n * sizeof *order);
+    return v->access || kn_oom(f);
+}
+
+/* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */
+static bool reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
+    int last = -1;
+    for (int o = 0; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].closer == closer) last = o;
+    if (last < 0 || v->nest->origin[last].extent < LANES) return false;
+    bool moves = false;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], last);
+        if (s != 0 && s != 1) return false;
+        moves |= s == 1;
+    }
+    *origin = last;
+    return moves;
+}
+
+/* Accesses made, with `lane` (an output origin, or -1: the reductions') as the lanes. */
+static double cost_of(const ko_view *v, int lane) {
+    double cost = 0;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        double           w = 1;
+        int              own;
+        bool             depends = lane >= 0 && a->reduce && kg_depends(v->g, a->reduce, v->nest->origin[lane].range);
+        if (a->reduce && !depends) {
+            w = reduce_lanes(v, a->reduce, &own) ? 1.0 / LANES : 1;
+            cost += a->trips * w;
+            continue;
+        }
+        double trips = a->trips;
+        if (lane >= 0) {
+            int64_t s     = stride_in(v, a, lane);
+            double  lanes = (double)KN_MIN(v->nest->origin[lane].extent, LANES);
+            if (s == 0) trips *= (double)v->nest->origin[lane].extent; /* once per vector all the same */
+            w = s == 0 || s == 1 ? 1 / lanes : 1;
+        }
+        cost += trips * w;
+    }
+    return cost;
+}
+
+static int position(const kn_nest *nest, int origin, int type) {
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->loop[l].origin == origin && (type < 0 || nest->loop[l].type == type)) return l;
+    return -1;
+}
+
+static bool push(ko_view *v, kn_opt o, kn_opt *opts, int *n, int cap) {
+    kn_fault no = {0};
+    if (*n == cap || !ko_edit(v->nest, &o, &no)) return false;
+    opts[(*n)++] = o;
+    return true;
+}
+
+static int64_t tile_rows(int64_t extent, int64_t most) {
+    if (extent <= most) return extent;
+    for (int64_t k = most; k >= KN_MIN(4, most); k--)
+        if (extent % k == 0) return k;
+    return KN_MIN(most, TILE_ROWS);
+}
+
+int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
+    kn_nest nest;
+    kn_fault no = {0};
+    int      n  = 0;
+    if (!ko_nest(g, sink, &nest, &no)) return 0; /* loops with symbolic bounds stay as they are */
+    ko_view v = {.g = g, .nest = &nest};
+    if (!look(&v, sink, f)) return 0;
+
+    /* Output loops of the innermost END: only they are in every store's tile. */
+    int lane = -1, outputs = 0;
+    for (int o = 0; o < nest.norigin; o++) outputs += !nest.origin[o].reduce;
+    double best = cost_of(&v, -1);
+    for (int o = 0; o < outputs; o++) {
+        if (nest.origin[o].closer != nest.origin[outputs - 1].closer || nest.origin[o].extent < 2) continue;
+        double c = cost_of(&v, o);
+        if (c < best * 0.999) best = c, lane = o;
+    }
+    /* A product: a reduction that uses what does not move with the lanes, or with another output loop. */
+    int  row   = -1;
+    bool tiled = false;
+    for (int o = 0; o < outputs && (lane >= 0 || best > 0); o++) {
+        if (o == lane || nest.origin[o].extent < 2 || nest.origin[o].closer != nest.origin[outputs - 1].closer) continue;
+        for (int i = 0; i < v.naccess; i++) {
+            const ko_access *a = &v.access[i];
+            if (a->reduce && kg_depends(g, a->reduce, nest.origin[o].range) && stride_in(&v, a, o) == 0 &&
+                (lane < 0 || kg_depends(g, a->reduce, nest.origin[lane].range)))
+                row = o, tiled = true;
+        }
+    }
+    if (lane >= 0) {
+        int64_t e   = nest.origin[lane].extent;
+        int     end = position(&nest, outputs - 1, -1), at = position(&nest, lane, -1);
+        if (at != end) push(&v, (kn_opt){KN_OPT_SWAP, at, end, 0, false}, opts, &n, cap);
+        at        = position(&nest, lane, -1);
+        int64_t w = e >= WIDE ? WIDE : e >= LANES ? LANES : e;
+        if (tiled) {
+            int64_t rows = tile_rows(nest.origin[row].extent, w > LANES ? TILE_ROWS : 14);
+            int     r    = position(&nest, row, -1);
+            if (rows > 1) push(&v, (kn_opt){KN_OPT_SPLIT, r, rows, KN_AXIS_UPCAST, false}, opts, &n, cap);
+            at = position(&nest, lane, KN_AXIS_LOOP);
+        }
+        push(&v, (kn_opt){KN_OPT_SPLIT, at, w, KN_AXIS_UPCAST, false}, opts, &n, cap);
+    }
+    for (int o = outputs; o < nest.norigin; o++) { /* reductions that the lanes do not run through */
+        int own;
+        if (lane >= 0 && kg_depends(g, nest.origin[o].closer, nest.origin[lane].range)) continue;
+        if (!reduce_lanes(&v, nest.origin[o].closer, &own) || own != o) continue;
+        bool inside = false; /* of another reduction's lanes */
+        for (int p = outputs; p < nest.norigin; p++) inside |= p != o && kg_depends(g, nest.origin[o].closer, nest.origin[p].range);
+        if (inside) continue;
+        if (tiled && lane < 0 && row >= 0) { /* dot products: a few rows share each vector that is loaded */
+            int r = position(&nest, row, KN_AXIS_LOOP);
+            if (r >= 0) push(&v, (kn_opt){KN_OPT_SPLIT, r, tile_rows(nest.origin[row].extent, 4), KN_AXIS_UPCAST, false}, opts, &n, cap);
+            tiled = false;
+        }
+        int64_t e = nest.origin[o].extent;
+        push(&v, (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), e >= 8 * LANES && row < 0 ? 4 * LANES : LANES, KN_AXIS_GROUP_REDUCE, false},
+             opts, &n, cap);
+    }
+    if (nest.nloop && nest.loop[0].type == KN_AXIS_LOOP && !nest.origin[nest.loop[0].origin].reduce) {
+        /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
+        int64_t e = nest.loop[0].extent;
+        if (e > 1) push(&v, (kn_opt){KN_OPT_SPLIT, 0, e, KN_AXIS_THREAD, true}, opts, &n, cap);
+    }
+    kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);
+    return n;
+}

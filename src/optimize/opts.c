@@ -1,0 +1,290 @@
+/* opts.c - the nest summary, the OptOps on it, and the one substitution that applies them. */
+#include "optimize/opts.h"
+
+#include <string.h>
+
+/* ---- the nest ------------------------------------------------------------------------------------------------ */
+
+bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
+    kn_ref  *order;
+    uint32_t n;
+    bool     ok = true;
+    nest->norigin = nest->nloop = 0;
+    if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(f);
+    for (int pass = 0; pass < 2 && ok; pass++)       /* outer ENDs first: they have the higher ids; then reductions */
+        for (uint32_t i = n; i-- > 0 && ok;) {
+            kn_ref c = order[i];
+            if (kg_op(g, c) != (pass ? KN_OP_REDUCE : KN_OP_END)) continue;
+            for (uint32_t s = 1; s < kg_nsrc(g, c) && ok; s++) {
+                kn_ref r = kg_at(g, c, s), b = kg_at(g, r, 0);
+                if (kg_op(g, b) != KN_OP_CONST) ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: a loop bound is not constant");
+                else if (nest->nloop == KN_MAX_NEST) ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
+                else {
+                    int64_t e = kg_const_int(g, b);
+                    nest->origin[nest->norigin] = (kn_origin){r, c, e, pass == 1, 0, KN_AXIS_LOOP};
+                    nest->loop[nest->nloop++]   = (kn_loop){nest->norigin++, e, 1, (int)kg_field(g, r, KN_F_RANGE_type)};
+                }
+            }
+        }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return ok;
+}
+
+static bool refuse(kn_fault *f, const kn_opt *o, const char *why) {
+    return kn_fail(f, KN_ERR_ARG, "%s of loop %d by %lld: %s", o->op == KN_OPT_SPLIT ? "SPLIT" : "SWAP", o->axis, (long long)o->arg,
+                   why);
+}
+
+static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    kn_loop   *l  = &nest->loop[o->axis];
+    kn_origin *or = &nest->origin[l->origin];
+    bool       ok = or->reduce ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE || o->target == KN_AXIS_UNROLL
+                               : o->target == KN_AXIS_LOOP || o->target == KN_AXIS_THREAD || o->target == KN_AXIS_UPCAST;
+    if (!ok) return refuse(f, o, or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL" : "an output loop splits into LOOP, THREAD or UPCAST");
+    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL) return refuse(f, o, "the loop is already expanded or parallel");
+    if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
+    if (o->target == KN_AXIS_THREAD)
+        for (int i = 0; i < nest->nloop; i++)
+            if (nest->loop[i].type == KN_AXIS_THREAD) return refuse(f, o, "the kernel has a THREAD loop already");
+    if (nest->nloop + 1 > KN_MAX_NEST) return refuse(f, o, "too many loops");
+    int64_t rest = l->extent / o->arg, left = l->extent % o->arg;
+    if (left) { /* PEEL: what is left over runs in a loop of its own */
+        int64_t covered = 0;
+        for (int i = 0; i < nest->nloop; i++) covered += nest->loop[i].origin == l->origin;
+        if (covered > 1 || or->tail) return refuse(f, o, "the factor must divide a loop that was split before");
+        or->tail      = left;
+        or->tail_type = or->reduce ? KN_AXIS_REDUCE : o->target == KN_AXIS_UPCAST ? KN_AXIS_UPCAST : KN_AXIS_LOOP;
+    }
+    int64_t outer = o->top ? o->arg : rest, inner = o->top ? rest : o->arg;
+    kn_loop out = *l, in = *l;
+    out.extent  = outer;
+    out.stride  = l->stride * inner;
+    in.extent   = inner;
+    (o->top ? &out : &in)->type = o->target;
+    if (outer == 1) {
+        *l = in;
+    } else if (inner == 1) {
+        *l = out;
+    } else {
+        memmove(l + 2, l + 1, (size_t)(nest->nloop - o->axis - 1) * sizeof *l);
+        l[0] = out;
+        l[1] = in;
+        nest->nloop++;
+    }
+    return true;
+}
+
+bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    if (o->axis < 0 || o->axis >= nest->nloop) return refuse(f, o, "no such loop");
+    if (o->op == KN_OPT_SPLIT) return edit_split(nest, o, f);
+    if (o->arg < 0 || o->arg >= nest->nloop) return refuse(f, o, "no such loop");
+    kn_loop *a = &nest->loop[o->axis], *b = &nest->loop[o->arg];
+    if (nest->origin[a->origin].closer != nest->origin[b->origin].closer) return refuse(f, o, "the loops belong to different nests");
+    kn_loop t = *a;
+    *a        = *b;
+    *b        = t;
+    return true;
+}
+
+/* ---- applying ------------------------------------------------------------------------------------------------ */
+
+static bool is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
+
+typedef struct ko_variant { /* one combination of main and tail pieces of a closer's ranges */
+    kn_ref from[KN_MAX_NEST], to[KN_MAX_NEST], loop[KN_MAX_NEST];
+    int    nsub, nloop;
+} ko_variant;
+
+typedef struct ko_state {
+    kn_graph      *g;
+    const kn_nest *nest;
+    int64_t        next_id;
+    int            slot[KN_MAX_NEST]; /* per loop: its shape axis once expanded */
+    int            tail_slot[KN_MAX_NEST];
+} ko_state;
+
+static kn_ref new_range(ko_state *s, int64_t extent, int type, int slot) {
+    int64_t w[KN_RANGE_WORDS] = {s->next_id++, type, 0, is_lane(type) ? slot : 0};
+    kn_ref  bound             = kg_idx(s->g, extent);
+    return kg_make(s->g, KN_OP_RANGE, 0, kg_intern_words(s->g, w, KN_RANGE_WORDS), &bound, 1);
+}
+
+/* Pieces chosen by the bits of `tails`: bit k set takes the tail of the closer's k-th range. */
+static bool make_variant(ko_state *s, const int *origins, int n, unsigned tails, ko_variant *v) {
+    const kn_nest *nest = s->nest;
+    kn_graph      *g    = s->g;
+    v->nsub = v->nloop = 0;
+    kn_ref sum[KN_MAX_NEST] = {0};
+    for (int l = 0; l < nest->nloop; l++) { /* nest order, so that the loops come out outermost first */
+        int k = 0;
+        while (k < n && origins[k] != nest->loop[l].origin) k++;
+        if (k == n || tails >> k & 1) continue;
+        kn_ref r = new_range(s, nest->loop[l].extent, nest->loop[l].type, s->slot[l]);
+        kn_ref t = nest->loop[l].stride == 1 ? r : kg_op2(g, KN_OP_MUL, r, kg_idx(g, nest->loop[l].stride));
+        sum[k]   = sum[k] ? kg_op2(g, KN_OP_ADD, sum[k], t) : t;
+        v->loop[v->nloop++] = r;
+    }
+    for (int k = 0; k < n; k++) {
+        const kn_origin *o = &nest->origin[origins[k]];
+        if (tails >> k & 1) {
+            kn_ref base = kg_idx(g, o->extent - o->tail);
+            if (o->tail == 1) {
+                sum[k] = base;
+            } else {
+                kn_ref r = new_range(s, o->tail, o->tail_type, s->tail_slot[origins[k]]);
+                sum[k]   = kg_op2(g, KN_OP_ADD, r, base);
+                v->loop[v->nloop++] = r;
+            }
+        }
+        v->from[v->nsub] = o->range;
+        v->to[v->nsub++] = sum[k];
+        if (!sum[k]) return false;
+    }
+    return true;
+}
+
+static kn_ref apply_closer(ko_state *s, kn_ref closer, kn_ref body, const int *origins, int n) {
+    kn_graph *g  = s->g;
+    int       op = kg_op(g, closer);
+    kn_ref    parts[64], r = 0;
+    int       np = 0;
+    unsigned  mask = 0;
+    for (int k = 0; k < n; k++)
+        if (s->nest->origin[origins[k]].tail) mask |= 1u << k;
+    for (unsigned tails = mask;; tails = (tails - 1) & mask) { /* ends with tails == 0, the main part */
+        ko_variant v;
+        if (np == KN_COUNT(parts) || !make_variant(s, origins, n, tails, &v)) return 0;
+        kn_ref b = kg_substitute(g, body, v.from, v.to, v.nsub);
+        if (op == KN_OP_REDUCE) b = v.nloop ? kg_reduce_ranges(g, b, (int)kg_field(g, closer, KN_F_REDUCE_op), v.loop, v.nloop) : b;
+        else b = kg_end(g, b, v.loop, v.nloop);
+        if (!b) return 0;
+        parts[np++] = b;
+        if (!tails) break;
+    }
+    if (op == KN_OP_REDUCE) {
+        r = parts[np - 1];
+        for (int i = np - 1; i-- > 0;) r = kg_op2(g, (int)kg_field(g, closer, KN_F_REDUCE_op), r, parts[i]);
+        return r;
+    }
+    if (np == 1) return parts[0];
+    for (int i = 0; i < np / 2; i++) { /* the main part first */
+        kn_ref t          = parts[i];
+        parts[i]          = parts[np - 1 - i];
+        parts[np - 1 - i] = t;
+    }
+    return kg_list(g, KN_OP_GROUP, parts, np);
+}
+
+/* Shape axes of the expanded loops: output tiles in nest order. The lanes of a reduction take the last axis; that is the
+ * output's lane axis too, unless the reduction itself depends on it. */
+static bool assign_axes(ko_state *s, kn_fault *f) {
+    const kn_nest *nest = s->nest;
+    int            tiles = 0, last = -1;
+    bool           meet = false, grouped = false;
+    for (int l = 0; l < nest->nloop; l++) {
+        if (nest->loop[l].type != KN_AXIS_UPCAST) continue;
+        s->slot[l] = tiles++;
+        last       = l;
+    }
+    for (int l = 0; l < nest->nloop; l++) {
+        if (nest->loop[l].type != KN_AXIS_GROUP_REDUCE) continue;
+        const kn_origin *o    = &nest->origin[nest->loop[l].origin];
+        kn_ref           body = kg_at(s->g, o->closer, 0);
+        grouped               = true;
+        if (last >= 0 && kg_depends(s->g, body, nest->origin[nest->loop[last].origin].range)) meet = true;
+        for (int m = 0; m < nest->nloop; m++)
+            if (m != l && nest->loop[m].type == KN_AXIS_GROUP_REDUCE &&
+                (nest->loop[m].origin == nest->loop[l].origin || kg_depends(s->g, body, nest->origin[nest->loop[m].origin].range)))
+                return kn_fail(f, KN_ERR_ARG, "optimize: two GROUP_REDUCE loops meet in one value");
+    }
+    int lane = KN_MAX(0, tiles - !meet);
+    if (grouped)
+        for (int l = 0; l < nest->nloop; l++)
+            if (nest->loop[l].type == KN_AXIS_GROUP_REDUCE) s->slot[l] = lane;
+    for (int l = 0; l < nest->nloop; l++)
+        if (is_lane(nest->loop[l].type)) s->tail_slot[nest->loop[l].origin] = s->slot[l];
+    return true;
+}
+
+kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
+    ko_state s = {.g = g, .nest = nest};
+    for (int i = 0; i < nest->norigin; i++) s.next_id = KN_MAX(s.next_id, kg_field(g, nest->origin[i].range, KN_F_RANGE_id) + 1);
+    if (!assign_axes(&s, f)) return 0;
+    for (;;) { /* outermost closers first, so that each copy of an inner loop gets ranges of its own */
+        kn_ref  *order, old = 0;
+        uint32_t count;
+        int      origins[32], n = 0;
+        if (!kg_reach(g, &sink, 1, &order, &count)) return kn_oom(f), 0;
+        for (uint32_t at = count; at-- > 0 && !n;) {
+            old = order[at];
+            if (kg_op(g, old) != KN_OP_END && kg_op(g, old) != KN_OP_REDUCE) continue;
+            for (uint32_t k = 1; k < kg_nsrc(g, old); k++)
+                for (int i = 0; i < nest->norigin && n < KN_COUNT(origins); i++)
+                    if (nest->origin[i].range == kg_at(g, old, k)) origins[n++] = i;
+        }
+        kn_free(kg_alloc(g), order, count * sizeof *order);
+        if (!n) return sink;
+        kn_ref now = apply_closer(&s, old, kg_at(g, old, 0), origins, n);
+        sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
+        if (!sink) return kn_fail(f, KN_ERR_INTERNAL, "optimize: the options could not be applied"), 0;
+    }
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------------- */
+
+static bool parse_word(const char **at, const char *word) {
+    size_t n = strlen(word);
+    if (strncmp(*at, word, n) || ((*at)[n] && (*at)[n] != ':' && (*at)[n] != ' ' && (*at)[n] != ',')) return false;
+    *at += n;
+    return true;
+}
+
+static bool parse_number(const char **at, int64_t *v) {
+    if (**at != ':' || (*at)[1] < '0' || (*at)[1] > '9') return false;
+    *v = 0;
+    for (++*at; **at >= '0' && **at <= '9'; ++*at)
+        if (!kn_mul_ok(*v, 10, v) || !kn_add_ok(*v, **at - '0', v)) return false;
+    return true;
+}
+
+bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
+    *n = 0;
+    for (const char *at = text; *at;) {
+        if (*at == ' ' || *at == ',') {
+            at++;
+            continue;
+        }
+        kn_opt  o = {0};
+        int64_t axis;
+        bool    ok = false;
+        if (*n == KN_MAX_OPTS) return kn_fail(f, KN_ERR_ARG, "options: more than %d", KN_MAX_OPTS);
+        const char *start = at;
+        if (parse_word(&at, "SWAP")) {
+            o.op = KN_OPT_SWAP;
+            ok   = parse_number(&at, &axis) && parse_number(&at, &o.arg);
+        } else if (parse_word(&at, "SPLIT")) {
+            ok = parse_number(&at, &axis) && parse_number(&at, &o.arg) && *at == ':';
+            if (ok) {
+                at++;
+                ok = false;
+                for (int t = 0; t < KN_AXIS_COUNT && !ok; t++)
+                    if (parse_word(&at, kn_axis_names[t])) o.target = t, ok = true;
+                if (ok && !strncmp(at, ":top", 4)) o.top = true, at += 4;
+            }
+        }
+        if (!ok || axis > KN_MAX_NEST || (*at && *at != ' ' && *at != ','))
+            return kn_fail(f, KN_ERR_ARG, "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top] or SWAP:loop:loop", start);
+        o.axis        = (int)axis;
+        opts[(*n)++] = o;
+    }
+    return true;
+}
+
+void ko_print_opts(const kn_opt *opts, int n, kn_str *out) {
+    for (int i = 0; i < n; i++) {
+        const kn_opt *o = &opts[i];
+        if (i) kn_str_puts(out, " ");
+        if (o->op == KN_OPT_SWAP) kn_str_putf(out, "SWAP:%d:%lld", o->axis, (long long)o->arg);
+        else kn_str_putf(out, "SPLIT:%d:%lld:%s%s", o->axis, (long long)o->arg, kn_axis_names[o->target], o->top ? ":top" : "");
+    }
+}

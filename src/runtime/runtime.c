@@ -1,0 +1,272 @@
+/* runtime.c - buffers, and the way from roots to results.
+ *
+ * Contract: a run callifies the roots, takes the schedule of that form from the cache (or makes it), binds buffers to its
+ * PARAMs and runs its kernels. Nothing of the caller's graph changes but for new BUFFER and SLICE nodes. */
+#include "runtime/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---------------------------------------------------------------------------------------------------- */
+
+kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
+    static const kn_config none = {0};
+    kn_runtime            *rt   = kn_zalloc(a, sizeof *rt);
+    if (!rt) return kn_oom(f), NULL;
+    if (a) rt->alloc = *a, rt->a = &rt->alloc;
+    rt->cfg = cfg ? *cfg : none;
+    kn_str_init(&rt->device, rt->a);
+    kn_str_init(&rt->cache_dir, rt->a);
+    kn_str_init(&rt->cc_name, rt->a);
+    kn_str_puts(&rt->device, rt->cfg.device ? rt->cfg.device : "CPU");
+    kn_str_puts(&rt->cache_dir, rt->cfg.cache_dir ? rt->cfg.cache_dir : "");
+    kn_str_puts(&rt->cc_name, rt->cfg.cc ? rt->cfg.cc : "");
+    rt->interpret = !strcmp(kn_str_c(&rt->device), "INTERP");
+    rt->threads   = rt->cfg.threads;
+    rt->next_slot = 1;
+    if (!rt->device.failed && !rt->cache_dir.failed && !rt->cc_name.failed) return rt;
+    kr_free(rt);
+    return kn_oom(f), NULL;
+}
+
+void kr_free(kn_runtime *rt) {
+    if (!rt) return;
+    kn_alloc        own = rt->alloc;
+    const kn_alloc *a   = rt->a ? &own : NULL;
+    if (rt->pool) kn_pool_free(rt->pool);
+    for (size_t i = 0; i < rt->nschedule; i++) kr_schedule_free(rt, rt->schedule[i]);
+    for (size_t i = 0; i < rt->nbuffer; i++) kr_aligned_free(rt->a, rt->buffer[i].block, rt->buffer[i].bytes);
+    kn_free(rt->a, rt->schedule, rt->schedule_cap * sizeof *rt->schedule);
+    kn_free(rt->a, rt->buffer, rt->buffer_cap * sizeof *rt->buffer);
+    kd_cc_free(rt->cc);
+    kn_str_free(&rt->device);
+    kn_str_free(&rt->cache_dir);
+    kn_str_free(&rt->cc_name);
+    kn_free(a, rt, sizeof *rt);
+}
+
+void kr_cancel(kn_runtime *rt) { atomic_store(&rt->cancelled, 1); }
+
+void kr_stats(kn_runtime *rt, kn_stats *out) {
+    size_t size = out->size;
+    *out        = rt->stats;
+    out->size   = size;
+}
+
+/* ---- buffers ------------------------------------------------------------------------------------------------- */
+
+void *kr_aligned(const kn_alloc *a, size_t bytes, void **block) {
+    size_t size = bytes + KR_ALIGN;
+    if (size < bytes || !(*block = kn_realloc(a, NULL, 0, size))) return NULL;
+    uintptr_t at = ((uintptr_t)*block + KR_ALIGN - 1) & ~(uintptr_t)(KR_ALIGN - 1);
+    memset((void *)at, 0, bytes);
+    return (void *)at;
+}
+
+void kr_aligned_free(const kn_alloc *a, void *block, size_t bytes) {
+    if (block) kn_free(a, block, bytes + KR_ALIGN);
+}
+
+kr_buffer *kr_find(kn_runtime *rt, int64_t slot) {
+    size_t lo = 0, hi = rt->nbuffer;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (rt->buffer[mid].slot < slot) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo < rt->nbuffer && rt->buffer[lo].slot == slot && rt->buffer[lo].live ? &rt->buffer[lo] : NULL;
+}
+
+static int64_t add_buffer(kn_runtime *rt, kr_buffer b, kn_fault *f) {
+    int64_t bytes;
+    if (b.size < 0 || !kn_mul_ok(b.size, kn_dsize(b.dtype), &bytes) || bytes > INT64_MAX / 2)
+        return kn_fail(f, KN_ERR_SHAPE, "a buffer of %lld elements is out of range", (long long)b.size), 0;
+    if (!KN_GROW(rt->a, rt->buffer, rt->buffer_cap, rt->nbuffer + 1)) return kn_oom(f), 0;
+    b.bytes = (size_t)bytes;
+    b.slot  = rt->next_slot++;
+    b.live  = true;
+    rt->buffer[rt->nbuffer++] = b;
+    return b.slot;
+}
+
+int64_t kr_buffer_new(kn_runtime *rt, int64_t size, int dtype, kn_fault *f) {
+    return add_buffer(rt, (kr_buffer){.size = size, .dtype = dtype, .owned = true}, f);
+}
+
+int64_t kr_buffer_wrap(kn_runtime *rt, void *data, int64_t size, int dtype, kn_fault *f) {
+    return add_buffer(rt, (kr_buffer){.size = size, .dtype = dtype, .data = data}, f);
+}
+
+void *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f) {
+    kr_buffer *b = kr_find(rt, slot);
+    if (!b) return kn_fail(f, KN_ERR_STATE, "the storage has been released"), NULL;
+    if (b->data) return b->data;
+    if (!(b->data = kr_aligned(rt->a, KN_MAX(b->bytes, 1u), &b->block))) {
+        kn_fail(f, KN_ERR_MEMORY, "out of memory for %zu bytes", b->bytes);
+        return NULL;
+    }
+    rt->stats.buffer_bytes += b->bytes;
+    rt->stats.buffer_peak = KN_MAX(rt->stats.buffer_peak, rt->stats.buffer_bytes);
+    return b->data;
+}
+
+int64_t kr_buffer_size(kn_runtime *rt, int64_t slot) {
+    kr_buffer *b = kr_find(rt, slot);
+    return b ? b->size : 0;
+}
+
+void kr_buffer_release(kn_runtime *rt, int64_t slot) {
+    kr_buffer *b = kr_find(rt, slot);
+    if (!b) return;
+    if (b->block) rt->stats.buffer_bytes -= b->bytes;
+    kr_aligned_free(rt->a, b->block, KN_MAX(b->bytes, 1u));
+    b->live  = false;
+    b->block = b->data = NULL;
+    if (++rt->dead * 2 < rt->nbuffer) return;
+    size_t n = 0;
+    for (size_t i = 0; i < rt->nbuffer; i++)
+        if (rt->buffer[i].live) rt->buffer[n++] = rt->buffer[i];
+    rt->nbuffer = n;
+    rt->dead    = 0;
+}
+
+int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot) {
+    size_t lo = 0, hi = rt->nbuffer;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (rt->buffer[mid].slot <= after_slot) lo = mid + 1;
+        else hi = mid;
+    }
+    while (lo < rt->nbuffer && !rt->buffer[lo].live) lo++;
+    return lo < rt->nbuffer ? rt->buffer[lo].slot : 0;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------- */
+
+static bool bind(kn_runtime *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made, kn_fault *f) {
+    for (size_t k = 0; k < p->nparam; k++) {
+        kn_ref  n      = b->bound[k];
+        int64_t offset = 0, slot;
+        if (!n) {
+            if (!(slot = made[k] = kr_buffer_new(rt, p->param[k].size, p->param[k].dtype, f))) return false;
+        } else {
+            if (kg_op(g, n) == KN_OP_SLICE) {
+                offset = kg_const_int(g, kg_at(g, n, 1));
+                n      = kg_at(g, n, 0);
+            }
+            slot = kg_field(g, n, KN_F_BUFFER_slot);
+        }
+        char *at = kr_buffer_data(rt, slot, f);
+        if (!at) return false;
+        data[k] = at + offset * kn_dsize(p->param[k].dtype);
+    }
+    return true;
+}
+
+static void dump_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n) {
+    const char *want = getenv("KOINE_DUMP"); /* STAGE or STAGE:FILE */
+    if (!want || !*want) return;
+    char        stage[32];
+    const char *file = strchr(want, ':');
+    snprintf(stage, sizeof stage, "%.*s", file ? (int)(file - want) : (int)strlen(want), want);
+    kn_str   s;
+    kn_fault f = {0};
+    kn_str_init(&s, rt->a);
+    if (!kr_dump(rt, g, realized, nrealized, roots, n, stage, &s, &f)) kn_str_putf(&s, "# KOINE_DUMP: %s\n", f.text);
+    FILE *out = file ? fopen(file + 1, "a") : stderr;
+    if (out) fputs(kn_str_c(&s), out);
+    if (out && file) fclose(out);
+    kn_str_free(&s);
+}
+
+bool kr_run(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+            kn_ref *results, kn_fault *f) {
+    kl_program p;
+    kl_binding b    = {0};
+    void     **data = NULL;
+    int64_t   *made = NULL;
+    size_t     nparam = 0;
+    bool       ok = false;
+    kl_program_init(&p, rt->a);
+    if (n <= 0) return true;
+    if (!(b.out_slot = kn_zalloc(rt->a, (size_t)n * sizeof *b.out_slot))) return kn_oom(f);
+    if (!kl_callify(g, realized, nrealized, roots, n, &p, &b, f)) {
+        kl_program_free(&p);
+        goto done;
+    }
+    uint64_t before = rt->stats.schedules;
+    kr_schedule *s  = kr_schedule_get(rt, &p, f);
+    if (!s) goto done;
+    if (rt->stats.schedules != before) dump_new(rt, g, realized, nrealized, roots, n);
+    nparam = s->p.nparam;
+    data   = kn_zalloc(rt->a, (nparam + 1) * sizeof *data);
+    made   = kn_zalloc(rt->a, (nparam + 1) * sizeof *made);
+    if (!data || !made) {
+        kn_oom(f);
+        goto done;
+    }
+    ok = bind(rt, g, &s->p, &b, data, made, f) && kr_schedule_run(rt, s, data, f);
+    for (int i = 0; i < n && ok; i++) {
+        kn_ref bound = b.bound[b.out_slot[i]];
+        uint32_t dev = kg_intern_str(g, kn_str_c(&rt->device), rt->device.len);
+        if (!bound) {
+            size_t k = (size_t)b.out_slot[i];
+            bound    = kg_buffer(g, made[k], s->p.param[k].size, s->p.param[k].dtype, dev, KN_GLOBAL);
+        }
+        if (!(results[i] = bound)) ok = kl_stage_fault("run", g, f);
+    }
+done:
+    if (!ok && made)
+        for (size_t k = 0; k < nparam; k++)
+            if (made[k]) kr_buffer_release(rt, made[k]);
+    kn_free(rt->a, data, (nparam + 1) * sizeof *data);
+    kn_free(rt->a, made, (nparam + 1) * sizeof *made);
+    kn_free(rt->a, b.bound, b.cap * sizeof *b.bound);
+    kn_free(rt->a, b.out_slot, (size_t)n * sizeof *b.out_slot);
+    return ok;
+}
+
+/* ---- dumps --------------------------------------------------------------------------------------------------- */
+
+typedef struct kr_dumper {
+    kn_str  *out;
+    kn_stage want; /* ANY: all of them */
+} kr_dumper;
+
+static bool dump_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
+    kr_dumper *d = user;
+    if (d->want != KN_STAGE_ANY && d->want != stage) return true;
+    kn_str_putf(d->out, "# after %s\n", kn_stage_names[stage]);
+    if (stage == KN_STAGE_RENDER) { /* source reads better as source */
+        for (uint32_t i = 0; i < kg_nsrc(g, root); i++) {
+            kn_ref program = kg_at(g, kg_at(g, root, i), 0);
+            if (kg_op(g, program) == KN_OP_PROGRAM) kn_str_puts(d->out, kg_str(g, (uint32_t)kg_node(g, kg_at(g, program, 1))->arg, NULL));
+        }
+    } else {
+        kg_print(g, root, d->out);
+    }
+    return d->out->failed ? kn_oom(f) : true;
+}
+
+bool kr_dump(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+             const char *stage, kn_str *out, kn_fault *f) {
+    int        want = !strcmp(stage, "all") ? KN_STAGE_ANY : kn_stage_by_name(stage);
+    kl_program p;
+    kl_binding b = {0};
+    if (want < 0) return kn_fail(f, KN_ERR_ARG, "no stage \"%s\"; stages are tensor, callify, rangeify, optimize, expand, select, linearize, plan, render and all", stage);
+    if (want == KN_STAGE_TENSOR) {
+        kn_ref root = n == 1 ? roots[0] : kg_list(g, KN_OP_TUPLE, roots, n);
+        if (!root) return kl_stage_fault("dump", g, f);
+        kg_print(g, root, out);
+        return out->failed ? kn_oom(f) : true;
+    }
+    kl_program_init(&p, rt->a);
+    if (!(b.out_slot = kn_zalloc(rt->a, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot))) return kn_oom(f);
+    kr_dumper d   = {out, (kn_stage)want};
+    kl_run    run = {.stop = (kn_stage)want, .seen = dump_stage, .user = &d};
+    bool      ok  = kl_callify(g, realized, nrealized, roots, n, &p, &b, f) && kl_lower(&p, &run, f);
+    kl_program_free(&p);
+    kn_free(rt->a, b.bound, b.cap * sizeof *b.bound);
+    kn_free(rt->a, b.out_slot, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot);
+    return ok;
+}

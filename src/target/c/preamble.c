@@ -1,0 +1,54 @@
+/* preamble.c - the types and helper functions of rendered C: the dialect's integer and conversion semantics where C differs. */
+#include "target/target.h"
+
+static void vector_types(kn_str *out) {
+    static const struct { const char *name, *c; int size; } types[] = {
+        {"i8", "signed char", 1},   {"u8", "unsigned char", 1},       {"i16", "short", 2}, {"u16", "unsigned short", 2},
+        {"i32", "int", 4},          {"u32", "unsigned", 4},           {"i64", "long long", 8}, {"u64", "unsigned long long", 8},
+        {"f32", "float", 4},        {"f64", "double", 8},
+    };
+    for (int t = 0; t < KN_COUNT(types); t++) {
+        kn_str_putf(out, "typedef %s %s;\n", types[t].c, types[t].name);
+        for (int lanes = 2; lanes <= 16; lanes *= 2) {
+            int bytes = lanes * types[t].size;
+            kn_str_putf(out, "typedef %s %sx%d __attribute__((vector_size(%d)));\n", types[t].c, types[t].name, lanes, bytes);
+            kn_str_putf(out, "typedef %s %sx%du __attribute__((vector_size(%d), aligned(%d), may_alias));\n", types[t].c,
+                        types[t].name, lanes, bytes, types[t].size);
+        }
+    }
+}
+
+void kt_c_preamble(kn_str *out) {
+    vector_types(out);
+    /* Floor division, shifts past the width, saturating conversions: dialect.md, 12. */
+    kn_str_puts(out,
+                "#define KN_SIGNED(T, U, W, MIN) \\\n"
+                "static inline T kn_div_##T(T a, T b) { if (b == 0) return 0; if (b == -1) return (T)(0 - (U)a); \\\n"
+                "    T q = (T)(a / b); return (T)(q - ((a % b != 0) & ((a < 0) != (b < 0)))); } \\\n"
+                "static inline T kn_mod_##T(T a, T b) { if (b == 0) return a; if (b == -1) return 0; \\\n"
+                "    T r = (T)(a % b); return (T)(r != 0 && ((r < 0) != (b < 0)) ? r + b : r); } \\\n"
+                "static inline T kn_shl_##T(T a, T b) { return (u64)(i64)b < W ? (T)((U)a << b) : 0; } \\\n"
+                "static inline T kn_shr_##T(T a, T b) { return (u64)(i64)b < W ? (T)(a >> b) : (T)(a < 0 ? -1 : 0); } \\\n"
+                "static inline T kn_sat_##T(f64 x) { return x != x ? 0 : x <= (f64)MIN ? MIN : \\\n"
+                "    x >= -(f64)MIN ? (T)(-(MIN + 1)) : (T)x; }\n"
+                "#define KN_UNSIGNED(T, W) \\\n"
+                "static inline T kn_div_##T(T a, T b) { return b ? (T)(a / b) : 0; } \\\n"
+                "static inline T kn_mod_##T(T a, T b) { return b ? (T)(a % b) : a; } \\\n"
+                "static inline T kn_shl_##T(T a, T b) { return b < W ? (T)((u64)a << b) : 0; } \\\n"
+                "static inline T kn_shr_##T(T a, T b) { return b < W ? (T)(a >> b) : 0; } \\\n"
+                "static inline T kn_sat_##T(f64 x) { return !(x > 0) ? 0 : x >= 2.0 * (f64)(1ull << (W - 1)) ? (T)-1 : (T)x; }\n"
+                "KN_SIGNED(i8, u8, 8, (-127 - 1))\nKN_SIGNED(i16, u16, 16, (-32767 - 1))\n"
+                "KN_SIGNED(i32, u32, 32, (-2147483647 - 1))\nKN_SIGNED(i64, u64, 64, (-9223372036854775807ll - 1))\n"
+                "KN_UNSIGNED(u8, 8)\nKN_UNSIGNED(u16, 16)\nKN_UNSIGNED(u32, 32)\nKN_UNSIGNED(u64, 64)\n"
+                "static inline u64 kn_threefry(u64 c, u64 k) {\n"
+                "    static const unsigned char rot[8] = {13, 15, 26, 6, 17, 29, 16, 24};\n"
+                "    u32 key[3] = {(u32)k, (u32)(k >> 32), 0}, x = (u32)c + key[0], y = (u32)(c >> 32) + key[1];\n"
+                "    key[2] = 0x1BD11BDA ^ key[0] ^ key[1];\n"
+                "    for (u32 r = 0; r < 20; r++) {\n"
+                "        x += y;\n"
+                "        y = (y << rot[r % 8] | y >> (32 - rot[r % 8])) ^ x;\n"
+                "        if (r % 4 == 3) x += key[(r / 4 + 1) % 3], y += key[(r / 4 + 2) % 3] + r / 4 + 1;\n"
+                "    }\n"
+                "    return (u64)y << 32 | x;\n"
+                "}\n");
+}
