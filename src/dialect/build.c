@@ -66,14 +66,14 @@ kn_ref kg_buffer(kn_graph *g, int64_t slot, int64_t size, int dtype, uint32_t de
 kn_ref kg_reshape(kn_graph *g, kn_ref x, const int64_t *dims, int rank) {
     int            xr;
     const int64_t *xs = kg_shape(g, x, &xr);
-    if (x && xr == rank && !memcmp(xs, dims, (size_t)rank * sizeof *dims)) return x;
+    if (x && xr == rank && (!rank || !memcmp(xs, dims, (size_t)rank * sizeof *dims))) return x;
     return kg_op2(g, KN_OP_RESHAPE, x, kg_dims_node(g, dims, rank));
 }
 
 kn_ref kg_expand(kn_graph *g, kn_ref x, const int64_t *dims, int rank) {
     int            xr;
     const int64_t *xs = kg_shape(g, x, &xr);
-    if (x && xr == rank && !memcmp(xs, dims, (size_t)rank * sizeof *dims)) return x;
+    if (x && xr == rank && (!rank || !memcmp(xs, dims, (size_t)rank * sizeof *dims))) return x;
     return kg_op2(g, KN_OP_EXPAND, x, kg_dims_node(g, dims, rank));
 }
 
