@@ -180,7 +180,7 @@ kn_tensor *kn_here(kn_tensor *t, const char *file, int line) {
 
 const char *kn_error(kn_context *kn) {
     if (!kn) return "kn_error: the context is NULL";
-    return kn->fault.code == KN_OK ? "" : kn->text;
+    return kn->text;
 }
 
 kn_status kn_error_code(kn_context *kn) {
