@@ -81,7 +81,8 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
         if (op == KN_OP_SINK || rank0) continue;
         kl_item it = {x, x, innermost(g, x, loop, of_range, -1), -1};
         if (op == KN_OP_END) it.opens = of_range[kg_at(g, x, 1)];
-        if (op == KN_OP_STORE && !awaited[x] && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL) it.key += kg_count(g);
+        bool writes = op == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL;
+        if ((writes || op == KN_OP_GROUP) && !awaited[x]) it.key += kg_count(g);
         item[count++] = it;
     }
     qsort(item, count, sizeof *item, by_place);

@@ -22,10 +22,13 @@ typedef struct ko_view {
     int        naccess;
 } ko_view;
 
-static double trips_of(const ko_view *v, kn_ref n) {
+/* Iterations of the loops around n, which stands in `reduce` (0: in none). */
+static double trips_of(const ko_view *v, kn_ref n, kn_ref reduce) {
     double t = 1;
-    for (int i = 0; i < v->nest->norigin; i++)
-        if (kg_depends(v->g, n, v->nest->origin[i].range)) t *= (double)v->nest->origin[i].extent;
+    for (int i = 0; i < v->nest->norigin; i++) {
+        kn_ref r = v->nest->origin[i].range;
+        if (kg_depends(v->g, n, r) || (reduce && kg_depends(v->g, reduce, r))) t *= (double)v->nest->origin[i].extent;
+    }
     return t;
 }
 
@@ -55,9 +58,9 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
             ko_access *a = &v->access[count++];
             a->node      = order[i];
             a->affine    = kg_affine(v->g, kg_at(v->g, order[i], 1), &a->form);
-            a->trips     = trips_of(v, order[i]);
             for (int o = 0; o < v->nest->norigin; o++)
                 if (v->nest->origin[o].reduce && kg_depends(v->g, order[i], v->nest->origin[o].range)) a->reduce = v->nest->origin[o].closer;
+            a->trips = trips_of(v, order[i], a->reduce);
         }
     }
     kn_free(kg_alloc(v->g), order, n * sizeof *order);
@@ -97,7 +100,7 @@ static double cost_of(const ko_view *v, int lane) {
         if (lane >= 0) {
             int64_t s     = stride_in(v, a, lane);
             double  lanes = (double)KN_MIN(v->nest->origin[lane].extent, LANES);
-            if (s == 0) trips *= (double)v->nest->origin[lane].extent; /* once per vector all the same */
+            if (s == 0 && !a->reduce) trips *= (double)v->nest->origin[lane].extent; /* once per vector all the same */
             w = s == 0 || s == 1 ? 1 / lanes : 1;
         }
         cost += trips * w;
