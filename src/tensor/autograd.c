@@ -40,7 +40,7 @@ static void history_visit(history *h, kn_ref root) {
     h->mark[root] |= HISTORY_SEEN;
     h->stack[top++] = root;
     while (top) {
-        kn_ref        id = h->stack[--top], from = h->mark[id] & HISTORY_ASKED ? 0 : h->origin[id];
+        kn_ref        id = h->stack[--top], from = h->origin[id];
         const kn_ref *src = kg_src(g, id);
         for (uint32_t i = kg_nsrc(g, id); i-- > 0;) {
             if (h->mark[src[i]] & HISTORY_SEEN) continue;
@@ -54,39 +54,42 @@ static void history_visit(history *h, kn_ref root) {
     }
 }
 
-/* The loss with storage on the way to x[] replaced by what it was computed from, and x[] by their storage. */
-static kn_ref history_restore(history *h, kn_ref loss, const kn_ref *x, int n) {
+static bool history_depends(const history *h, kn_ref id) {
+    const kn_graph *g = h->kn->g;
+    const kn_ref   *src = kg_src(g, id);
+    for (uint32_t i = kg_nsrc(g, id); i-- > 0;)
+        if (h->mark[src[i]] & HISTORY_DEPENDS) return true;
+    return false;
+}
+
+/* The loss, and x[], with storage replaced by what it was computed from where that depends on some x[]. */
+static kn_ref history_restore(history *h, kn_ref loss, kn_ref *x, int n) {
     kn_context *kn = h->kn;
     kn_graph   *g = kn->g;
     for (int i = 0; i < n; i++) h->mark[x[i]] |= HISTORY_ASKED;
     for (size_t i = 0; i < kn->nknown; i++) {
         kn_ref node = kn->known[i], storage = kn->realized[node];
-        /* Newer than its storage: assigned, and no longer to be had from what the storage held before. */
-        if (!storage || node > storage) continue;
-        if (!h->origin[storage] || node < h->origin[storage]) h->origin[storage] = node;
-        if (h->mark[storage] & HISTORY_ASKED) {
-            h->map[node] = storage;
-            h->mark[node] |= HISTORY_ASKED;
-        }
+        /* A node newer than its storage was assigned to it: not what older readers of the storage saw. */
+        if (storage > node && (!h->origin[storage] || node < h->origin[storage])) h->origin[storage] = node;
+        if (storage && h->mark[storage] & HISTORY_ASKED) h->mark[node] |= HISTORY_ASKED;
     }
     history_visit(h, loss);
+    for (int i = 0; i < n; i++) history_visit(h, x[i]);
     for (kn_ref id = 1; id < h->count; id++) {
         if (!(h->mark[id] & HISTORY_SEEN)) continue;
-        if (h->mark[id] & HISTORY_ASKED) {
-            h->mark[id] |= HISTORY_DEPENDS;
-            if (!h->map[id] && !(h->map[id] = kn_remade(g, id, h->map))) return 0;
-            continue;
-        }
-        kn_ref from = h->origin[id];
-        if (from && h->mark[from] & HISTORY_DEPENDS) {
+        bool   asked = h->mark[id] & HISTORY_ASKED, depends = history_depends(h, id);
+        kn_ref from = h->origin[id], storage = id < kn->realized_cap ? kn->realized[id] : 0;
+        if (from && h->mark[from] & HISTORY_DEPENDS && h->map[from] != id) {
             h->map[id] = h->map[from];
-            h->mark[id] |= HISTORY_DEPENDS;
-            continue;
+            depends = true;
+        } else if (asked && !depends && storage) {
+            h->map[id] = storage; /* the start of a history: both names of it become one */
+        } else if (!(h->map[id] = kn_remade(g, id, h->map))) {
+            return 0;
         }
-        const kn_ref *src = kg_src(g, id);
-        for (uint32_t i = kg_nsrc(g, id); i-- > 0;) h->mark[id] |= h->mark[src[i]] & HISTORY_DEPENDS;
-        if (!(h->map[id] = kn_remade(g, id, h->map))) return 0;
+        if (asked || depends) h->mark[id] |= HISTORY_DEPENDS;
     }
+    for (int i = 0; i < n; i++) x[i] = h->map[x[i]];
     return h->map[loss];
 }
 
@@ -105,8 +108,6 @@ kn_status kt_gradient(kn_context *kn, const char *op, kn_tensor *loss, kn_tensor
         history h;
         if (!history_begin(&h, kn)) return kt_error(kn, KN_ERR_MEMORY, "%s: out of memory", op);
         root = history_restore(&h, root, grad, n);
-        for (int i = 0; root && i < n; i++)
-            if (h.mark[grad[i]] & HISTORY_SEEN) grad[i] = h.map[grad[i]];
         history_end(&h);
         if (!root) return kt_take_fault(kn, kg_fault(kn->g), op);
     }

@@ -60,6 +60,11 @@ static kn_optim *optim_new(kn_context *kn, const char *op, kn_tensor *const *par
             return NULL;
         }
     }
+    /* An initial value that was computed, not a view of another tensor's. */
+    for (int i = 0; i < n; i++) {
+        bool computed = !slots[i]->store && !kn_is_movement(kg_op(kn->g, kt_node(slots[i])));
+        if (computed && kn_realize(&params[i], 1) != KN_OK) return NULL;
+    }
     if (n && !kt_make_storage(kn, op, slots, n)) return NULL;
     for (int i = 0; i < n; i++) {
         if (first && !kn_ok(o->m[i] = optim_state(o, params[i]))) return NULL;
