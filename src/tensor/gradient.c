@@ -281,6 +281,7 @@ static bool grad_run(grad_walk *w, kn_ref *root, int n) {
             const int64_t *dims = kg_shape(g, wrt[i], &rank);
             int64_t        copy[KN_MAX_RANK];
             for (int k = 0; k < rank; k++) copy[k] = dims[k];
+            while (kg_op(g, sum) == KN_OP_RESHAPE && !kg_same_shape(g, sum, wrt[i])) sum = kg_at(g, sum, 0);
             sum = kg_reshape(g, sum, copy, rank);
         }
         if (!sum) return grad_graph_failed(w);

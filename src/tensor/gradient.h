@@ -27,6 +27,8 @@ kn_ref kn_grad_index(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_reduce(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_load(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_cast(kn_rw *rw, kn_ref n);
+kn_ref kn_grad_scale(kn_rw *rw, kn_ref n);
+kn_ref kn_grad_log2(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_extremum(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_contiguous_backward(kn_rw *rw, kn_ref n);
 

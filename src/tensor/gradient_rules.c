@@ -4,6 +4,8 @@
  * exactly the source's shape; 0 declines, or fails with the graph's fault set. */
 #include "tensor/gradient.h"
 
+#include <math.h>
+
 static kn_ref grad_hole(kn_graph *g) { return kg_make(g, KN_OP_HOLE, 0, 0, NULL, 0); }
 
 /* (TUPLE first HOLE ...), an element a source of node. */
@@ -199,6 +201,32 @@ kn_ref kn_grad_cast(kn_rw *rw, kn_ref n) {
     kn_ref    y = kg_at(g, n, 0), x = kg_at(g, y, 0);
     if (!kn_is_float(kg_dtype(g, x)) || !kn_is_float(kg_dtype(g, y))) return grad_first(g, y, grad_hole(g));
     return grad_first(g, y, kg_cast(g, kg_at(g, n, 1), kg_dtype(g, x)));
+}
+
+/* k x, with k and a factor x has already made one: the factors of exp and log, log2 e and ln 2, cancel. */
+static kn_ref grad_scaled(kn_graph *g, kn_ref x, double k) {
+    if (kg_op(g, x) == KN_OP_MUL && kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST && kg_same_shape(g, x, kg_at(g, x, 0))) {
+        k *= kg_const_float(g, kg_at(g, x, 1));
+        x = kg_at(g, x, 0);
+    }
+    kn_ref c = kg_float(g, kg_dtype(g, x), k);
+    return !c || fabs(k - 1) < 0x1p-51 || kg_is_const(g, c, 1) ? x : kg_op2(g, KN_OP_MUL, x, c);
+}
+
+/* MUL by a constant. */
+kn_ref kn_grad_scale(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), a = kg_at(g, y, 0), b = kg_at(g, y, 1), hole = grad_hole(g);
+    bool      first = kg_op(g, a) == KN_OP_CONST;
+    if (!first && kg_op(g, b) != KN_OP_CONST) return 0;
+    kn_ref grad = grad_scaled(g, kg_at(g, n, 1), kg_const_float(g, first ? a : b));
+    return kg_list(g, KN_OP_TUPLE, first ? (kn_ref[]){hole, grad} : (kn_ref[]){grad, hole}, 2);
+}
+
+kn_ref kn_grad_log2(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    y = kg_at(g, n, 0), grad = grad_scaled(g, kg_at(g, n, 1), 1.44269504088896340736);
+    return grad_first(g, y, kg_op2(g, KN_OP_DIV, grad, kg_at(g, y, 0)));
 }
 
 /* MAX, MIN. Against a constant (relu, clamp) a tie counts as the constant's, and the result tells; otherwise the two

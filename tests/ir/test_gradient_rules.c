@@ -330,6 +330,42 @@ static void deep(void) {
     kg_free(g);
 }
 
+typedef struct short_memory {
+    int64_t left, held; /* allocations that still succeed; bytes not given back */
+} short_memory;
+
+static void *short_resize(void *user, void *ptr, size_t old_size, size_t new_size) {
+    short_memory *m = user;
+    if (new_size > old_size && m->left-- <= 0) return NULL;
+    void *r = new_size ? realloc(ptr, new_size) : NULL;
+    if (!new_size) free(ptr);
+    m->held += (int64_t)new_size - (int64_t)old_size;
+    return r;
+}
+
+/* Every allocation fails once: an error each time, nothing lost, and success at the end. */
+static void out_of_memory(void) {
+    bool ok = false;
+    int  tries = 0;
+    for (; !ok && tries < 2000; tries++) {
+        short_memory m = {INT64_MAX, 0};
+        kn_alloc     a = {short_resize, &m};
+        kn_graph    *g = kg_new(&a);
+        kn_fault     f = {0};
+        kn_ref       x[2], grad[2] = {0};
+        for (int i = 0; i < 2; i++) x[i] = kg_param(g, i, KN_F64, D(3));
+        kn_ref loss = sum_all(g, B(ADD, c_function(g, x), B(MAX, x[0], x[1])));
+        CHECK(loss);
+        m.left = tries;
+        ok = kn_gradient_nodes(g, loss, x, 2, grad, NULL, &f);
+        CHECK(ok ? grad[0] && grad[1] : f.code == KN_ERR_MEMORY && !grad[0] && !grad[1]);
+        m.left = INT64_MAX;
+        kg_free(g);
+        if (!CHECK_EQ(m.held, 0)) break;
+    }
+    CHECK(ok && tries > 5);
+}
+
 static void every_rule_fired(void) {
     int rules = 0;
     for (int i = 0; i < kn_rule_count; i++) {
@@ -348,6 +384,7 @@ int main(void) {
     RUN(edges);
     RUN(asked);
     RUN(deep);
+    RUN(out_of_memory);
     RUN(every_rule_fired);
     return check_result();
 }
