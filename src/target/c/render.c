@@ -112,7 +112,7 @@ static kc_text name_of(kc_out *c, kn_ref n, int64_t cell, int64_t ncell) {
     kc_text t;
     int     op = kg_op(c->g, n);
     if (op == KN_OP_CONST) literal(c->g, n, t.s, sizeof t.s);
-    else if (op == KN_OP_RANGE && kg_field(c->g, n, KN_F_RANGE_rank) == 0) snprintf(t.s, sizeof t.s, "i%u", n);
+    else if (op == KN_OP_RANGE && kg_field(c->g, n, KN_F_RANGE_rank) == 0) snprintf(t.s, sizeof t.s, "n%u", n);
     else if (ncell == 1) snprintf(t.s, sizeof t.s, "t%u", n);
     else snprintf(t.s, sizeof t.s, "t%u_%lld", n, (long long)cell);
     return t;
@@ -710,10 +710,10 @@ bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *
             if (depth == 0 && kg_field(g, x, KN_F_RANGE_type) == KN_AXIS_THREAD && !shared) {
                 shared  = true;
                 *chunks = kg_max(g, kg_at(g, x, 0));
-                kn_str_putf(out, "for (i64 i%u = lo; i%u < hi; i%u++) {\n", x, x, x);
+                kn_str_putf(out, "for (i64 n%u = lo; n%u < hi; n%u++) {\n", x, x, x);
             } else {
                 if (depth == 0 && writes_inside(g, list, n, i)) kn_str_puts(out, "if (lo == 0) ");
-                kn_str_putf(out, "for (i64 i%u = 0; i%u < %s; i%u++) {\n", x, x, b.s, x);
+                kn_str_putf(out, "for (i64 n%u = 0; n%u < %s; n%u++) {\n", x, x, b.s, x);
             }
             depth++;
             c.indent++;
