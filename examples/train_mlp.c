@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { POINTS = 512, HIDDEN = 64, STEPS = 1500 };
+enum { POINTS = 512, HIDDEN = 64, STEPS = 500 };
 
 /* Two arms of a spiral around the origin, alternately labelled 0 and 1. */
 static void spirals(float x[POINTS][2], int32_t label[POINTS]) {
@@ -46,7 +46,7 @@ int main(void) {
         kn_tensor *y = kn_add(kn_matmul(h, w3), b3);
         kn_tensor *loss = kn_mean(kn_cross_entropy(y, t));
         kn_minimize(adam, loss);
-        if (step % 250 == 0) {
+        if (step % 100 == 0) {
             static float logits[POINTS][2];
             kn_read(y, KN_F32, logits, sizeof(logits));
             int right = 0;
