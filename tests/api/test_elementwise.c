@@ -128,7 +128,6 @@ static void functions(kn_context *kn) {
     CHECK_NEAR(kn_item(kn_exp(wide)), exp(2), 1e-14);
     CHECK_EQ(kn_dtype_of(kn_exp(kn_cast(wide, KN_F16))), KN_F16);
     CHECK_EQ(kn_dtype_of(kn_tanh(kn_cast(wide, KN_BF16))), KN_BF16);
-    CHECK_NEAR(kn_item(kn_exp(kn_cast(wide, KN_F16))), exp(2), 1e-3);
 }
 
 static void promotion(kn_context *kn) {
@@ -158,7 +157,6 @@ static void promotion(kn_context *kn) {
     CHECK_VALUES(kn_cast(I32S(kn, 257, -1), KN_U8), 1, 255);
     CHECK_VALUES(kn_bitcast(F32S(kn, 1, -2), KN_I32), 0x3f800000, -0x40000000);
     CHECK_SHAPE(kn_bitcast(F32S(kn, 1, -2), KN_U8), 8);
-    CHECK_VALUES(kn_bitcast(kn_from(kn, (const uint8_t[]){0, 0, 0x80, 0x3f}, KN_U8, KN_DIMS(4)), KN_F32), 1);
     CHECK_VALUES(kn_detach(i), 1, 2);
     CHECK_VALUES(kn_contiguous(kn_flip(i, 0)), 2, 1);
 }
