@@ -18,8 +18,8 @@ if ! diff "$work/declared" "$work/exported" >"$work/diff"; then
 fi
 
 # The static library defines no name outside its prefixes.
-nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 && $3 !~ /^k[ngrt]_/ { print $3 }' | sort -u >"$work/stray"
-sed 's/^/not a kn_, kg_, kr_ or kt_ name: /' "$work/stray"
+nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 && $3 !~ /^k[a-z]_/ { print $3 }' | sort -u >"$work/stray"
+sed 's/^/not a name of ours (k, a letter for the folder, _): /' "$work/stray"
 [ ! -s "$work/stray" ] || bad=1
 
 # A library does not end the process, print by itself, take signals, or keep hidden state.
