@@ -162,7 +162,8 @@ static bool adam_update(const optim_step *s, int i, kn_ref w, kn_ref grad, kn_re
     kn_graph           *g = s->g;
     kn_ref              m = step_average(s, step_state(s->o->m[i]), grad, k->beta1);
     kn_ref              v = step_average(s, step_state(s->o->v[i]), kg_op2(g, KN_OP_MUL, grad, grad), k->beta2);
-    kn_ref              root = kg_op1(g, KN_OP_SQRT, kg_op2(g, KN_OP_DIV, v, kg_cast(g, c2, s->dt)));
+    kn_ref              per_c2 = kg_op1(g, KN_OP_RECIP, kg_cast(g, c2, s->dt)); /* a scalar: outside the loop */
+    kn_ref              root = kg_op1(g, KN_OP_SQRT, kg_op2(g, KN_OP_MUL, v, per_c2));
     kn_ref              rate = kg_op2(g, KN_OP_DIV, kg_float(g, s->dt, -k->lr), kg_cast(g, c1, s->dt));
     kn_ref              move = kg_op2(g, KN_OP_DIV, kg_op2(g, KN_OP_MUL, m, rate),
                                       kg_op2(g, KN_OP_ADD, root, kg_float(g, s->dt, k->eps)));
