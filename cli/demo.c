@@ -115,11 +115,11 @@ static void demo_report(const demo_view *v, const digits_data *d, const digits_o
         digits_print_misread(stdout, p, d, r, v->columns);
     }
     putchar('\n');
-    digits_print_journey(stdout, p, r);
-    putchar('\n');
+    kn_fault f = {0};
+    if (r->program && digits_print_journey(stdout, p, r->program, &f)) putchar('\n');
     demo_costs(p, o, r, peak, isa);
     printf("\n%snext%s  koine demo digits --epochs 10 --seed %llu\n      koine demo digits --json --threads 1\n"
-           "      koine help ir\n", p->bold, p->off, (unsigned long long)o->seed + 1);
+           "      KOINE_DUMP=render:kernels.c koine demo digits --epochs 1\n", p->bold, p->off, (unsigned long long)o->seed + 1);
 }
 
 /* ---- options ---------------------------------------------------------------------------------------------------- */

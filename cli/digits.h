@@ -64,13 +64,13 @@ typedef struct digits_result {
     uint8_t *read; /* the test set, as read; test.n bytes */
     int      threads, step_kernels; /* kernels a training step runs */
     kn_stats stats;
-    char    *ranged, *rendered; /* the first layer's kernel after "rangeify" and after "render"; NULL: not to be had */
+    char    *program; /* the hidden layer in the text form, callified, for free(); NULL: not to be had */
 } digits_result;
 
 bool digits_train(const digits_data *d, const digits_options *o, digits_result *r, kn_fault *f);
 void digits_result_free(const digits_data *d, digits_result *r);
 
-/* ---- report (digits_report.c, digits_peak.c) ------------------------------------------------------------------- */
+/* ---- report (digits_report.c, digits_journey.c, digits_peak.c) ------------------------------------------------- */
 
 /* What `threads` threads of this processor can do in f32 multiply-adds, measured for about 50 ms: flop a second, a
  * multiply-add being two. `isa` names the instructions used. */
@@ -84,7 +84,7 @@ void digits_print_confusion(FILE *out, const digits_palette *p, const digits_res
 /* Up to six misread test images side by side, two pixels a character, as many in a row as `columns` hold. */
 void digits_print_misread(FILE *out, const digits_palette *p, const digits_data *d, const digits_result *r,
                           int columns);
-/* One kernel from the line of the program to the loop that ran. */
-void digits_print_journey(FILE *out, const digits_palette *p, const digits_result *r);
+/* The hidden layer's kernel from the line of the program to the loop that ran (digits_journey.c). */
+bool digits_print_journey(FILE *out, const digits_palette *p, const char *program, kn_fault *f);
 
 #endif

@@ -185,14 +185,13 @@ static bool train_test(train_net *m, train_host *h, const digits_data *d, digits
     return true;
 }
 
-/* The hidden layer's program after a stage, as text for free(); NULL where it cannot be had. */
-static char *train_dump(train_net *m, const char *stage) {
+static char *train_program(train_net *m) {
     char     *text = NULL;
     size_t    size = 0;
     FILE     *out = open_memstream(&text, &size);
     if (!out) return NULL;
     kn_scope *s = kn_begin(m->kn);
-    bool      ok = kn_dump(train_hidden(m, m->xe), stage, out) == KN_OK;
+    bool      ok = kn_dump(train_hidden(m, m->xe), "callify", out) == KN_OK;
     ok = kn_end(s) == KN_OK && ok;
     ok = fclose(out) == 0 && ok;
     if (ok && size) return text;
@@ -210,10 +209,7 @@ bool digits_train(const digits_data *d, const digits_options *o, digits_result *
     for (int e = 1; ok && e <= o->epochs; e++) ok = train_epoch(&m, &h, d, o, &rng, e, r, f);
     ok = ok && train_test(&m, &h, d, r, f);
     if (ok && kn_get_stats(m.kn, &r->stats)) ok = train_fault(m.kn, f);
-    if (ok) {
-        r->ranged = train_dump(&m, "rangeify");
-        r->rendered = train_dump(&m, "render");
-    }
+    if (ok) r->program = train_program(&m);
     train_host_free(&h);
     kn_close(m.kn);
     if (!ok) digits_result_free(d, r);
@@ -222,8 +218,7 @@ bool digits_train(const digits_data *d, const digits_options *o, digits_result *
 
 void digits_result_free(const digits_data *d, digits_result *r) {
     kn_free(NULL, r->read, (size_t)d->test.n);
-    free(r->ranged);
-    free(r->rendered);
+    free(r->program);
     r->read = NULL;
-    r->ranged = r->rendered = NULL;
+    r->program = NULL;
 }
