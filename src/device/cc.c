@@ -210,13 +210,15 @@ static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
 
 static bool finish_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     int  code;
-    char err[400];
+    char err[4096];
     if (!b->running) return true;
     b->running = false;
     if (!kn_wait(&b->job, &code, err, sizeof err, f)) return false;
     if (!code) return true;
-    err[strcspn(err, "\n")] = 0;
-    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%s", kn_str_c(&c->cc), code, *err ? ": " : "", err);
+    char *line = strstr(err, "error:"); /* the line that says what, else the first */
+    if (!line) line = err;
+    line[strcspn(line, "\n")] = 0;
+    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%.300s", kn_str_c(&c->cc), code, *line ? ": " : "", line);
 }
 
 static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {

@@ -18,6 +18,7 @@ typedef struct kl_copy {
     kl_binding   *b;
     kn_ref       *map; /* from -> p->g */
     size_t        map_cap;
+    bool          text; /* a program of the text form: PARAMs are inputs, and keep their slots */
     kn_fault     *f;
 } kl_copy;
 
@@ -58,11 +59,29 @@ static bool row_slice(const kl_copy *c, kn_ref n, kn_ref *buffer, int64_t *offse
     return true;
 }
 
+/* A PARAM of the text form, flat as buffers are. */
+static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
+    kl_program    *p    = c->p;
+    int64_t        slot = kg_field(c->from, n, KN_F_PARAM_slot), size = kg_numel(c->from, n);
+    int            rank, dtype = kg_dtype(c->from, n);
+    const int64_t *dims = kg_shape(c->from, n, &rank);
+    if (slot < 0 || slot > 4095 || size < 0) return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a fixed size");
+    if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) return kn_oom(c->f);
+    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){0, KN_U8};
+    p->param[slot] = (kl_param){size, dtype};
+    *out           = kg_reshape(p->g, kg_param(p->g, slot, dtype, &size, 1), dims, rank);
+    return *out != 0;
+}
+
 /* A BUFFER or a slice of one becomes a PARAM; *out stays 0 for any other node. */
 static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
     kn_graph *g = c->from;
     kn_ref    buffer, param;
     int64_t   offset;
+    if (kg_op(g, n) == KN_OP_PARAM) {
+        if (c->text) return input_param(c, n, out);
+        return kn_fail(c->f, KN_ERR_ARG, "callify: a PARAM outside a FUNCTION");
+    }
     if (kg_op(g, n) == KN_OP_BUFFER) return add_param(c, n, kg_field(g, n, KN_F_BUFFER_size), kg_dtype(g, n), out);
     if (!row_slice(c, n, &buffer, &offset)) return true;
     int            rank;
@@ -194,6 +213,17 @@ static kn_ref root_store(const kn_graph *g, kn_ref r, kn_ref *target) {
     return 0;
 }
 
+/* STORE(param, value), flat. */
+static kn_ref store_result(kl_copy *c, kn_ref value, int *slot) {
+    kl_program *p    = c->p;
+    int64_t     size = kg_numel(p->g, value);
+    kn_ref      param;
+    if (size < 0) return kn_fail(c->f, KN_ERR_UNSUPPORTED, "callify: symbolic sizes are not lowered"), 0;
+    *slot = (int)p->nparam;
+    if (!add_param(c, 0, size, kg_dtype(p->g, value), &param)) return 0;
+    return kg_store(p->g, param, kg_reshape(p->g, value, &size, 1), 0);
+}
+
 bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n, kl_program *p,
                 kl_binding *b, kn_fault *f) {
     kl_copy c     = {.from = g, .realized = realized, .nrealized = nrealized, .p = p, .b = b, .f = f};
@@ -207,21 +237,13 @@ bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const k
     for (int i = 0; i < n; i++)
         if (!copy_tree(&c, roots[i], &image[i])) goto done;
     for (int i = 0; i < n; i++) {
-        kn_ref target, store = root_store(p->g, image[i], &target), param;
+        kn_ref target, store = root_store(p->g, image[i], &target);
         if (store) {
             effects[i]     = store;
             b->out_slot[i] = (int)kg_field(p->g, target, KN_F_PARAM_slot);
             continue;
         }
-        int64_t size = kg_numel(p->g, image[i]);
-        if (size < 0) {
-            kn_fail(f, KN_ERR_UNSUPPORTED, "callify: symbolic sizes are not lowered");
-            goto done;
-        }
-        b->out_slot[i] = (int)p->nparam;
-        if (!add_param(&c, 0, size, kg_dtype(p->g, image[i]), &param)) goto done;
-        effects[i] = kg_store(p->g, param, kg_reshape(p->g, image[i], &size, 1), 0);
-        if (!effects[i]) goto done;
+        if (!(effects[i] = store_result(&c, image[i], &b->out_slot[i]))) goto done;
     }
     p->root = kg_list(p->g, KN_OP_SINK, effects, n);
     ok      = p->root != 0;
@@ -230,5 +252,41 @@ done:
     kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
     kn_free(p->alloc, effects, bytes);
     kn_free(p->alloc, image, bytes);
+    return ok;
+}
+
+bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f) {
+    kl_binding b = {0};
+    kl_copy    c = {.from = g, .p = p, .b = &b, .text = true, .f = f};
+    kn_ref     image = 0, *effects = NULL;
+    int        n  = 0;
+    bool       ok = false;
+    *nout         = 0;
+    if (!(p->g = kg_new(p->alloc))) return kn_oom(f);
+    if (!copy_tree(&c, root, &image)) goto done;
+    if (kg_op(p->g, image) == KN_OP_SINK) {
+        p->root = image;
+        ok      = true;
+        goto done;
+    }
+    n = kg_op(p->g, image) == KN_OP_TUPLE ? (int)kg_nsrc(p->g, image) : 1;
+    if (n > cap) {
+        kn_fail(f, KN_ERR_ARG, "callify: more than %d results", cap);
+        goto done;
+    }
+    if (!(effects = kn_zalloc(p->alloc, (size_t)(n + 1) * sizeof *effects))) {
+        kn_oom(f);
+        goto done;
+    }
+    for (int i = 0; i < n; i++)
+        if (!(effects[i] = store_result(&c, kg_op(p->g, image) == KN_OP_TUPLE ? kg_at(p->g, image, (uint32_t)i) : image, &out_slot[i])))
+            goto done;
+    *nout = n;
+    ok    = (p->root = kg_list(p->g, KN_OP_SINK, effects, n)) != 0;
+done:
+    if (!ok) kl_stage_fault("callify", p->g, f);
+    kn_free(p->alloc, effects, (size_t)(n + 1) * sizeof *effects);
+    kn_free(p->alloc, b.bound, b.cap * sizeof *b.bound);
+    kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
     return ok;
 }

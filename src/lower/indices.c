@@ -204,17 +204,56 @@ static bool spread_many(kl_fuse *z, int use, kn_ref n, uint32_t nsrc, int drop) 
     return true;
 }
 
+/* The value of an index tensor, before it is built: a leaf that depends on the loops of its use. */
+static kn_ref promise(kl_fuse *z, int use, int64_t bound) {
+    char   name[32];
+    kn_ref loops[128], b = kg_idx(z->r, bound);
+    int    ids[128], n = kl_closure(z, z->use[use].idx, kg_rank(z->g, z->use[use].node), z->use[use].gate, ids, KN_COUNT(ids));
+    for (int i = 0; i < n; i++) loops[i] = z->range[ids[i]].node;
+    snprintf(name, sizeof name, "use %d", use);
+    kn_ref leaf = kg_make(z->r, KN_OP_SPECIAL, 0, kg_intern_str(z->r, name, strlen(name)), &b, 1);
+    if (!KN_GROW(z->p->alloc, z->promise, z->promise_cap, z->npromise + 1)) return kn_oom(z->f), 0;
+    leaf                      = kg_after(z->r, leaf, loops, n);
+    z->promise[z->npromise++] = (kl_promise){leaf, use};
+    return leaf;
+}
+
 static bool spread_index(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
-    const kl_use u  = z->use[use];
-    int          ni = (int)kg_nsrc(z->g, n) - 1, at = 0, rank = kg_rank(z->g, src);
+    const kl_use   u    = z->use[use];
+    int            ni = (int)kg_nsrc(z->g, n) - 1, at = 0, rank = kg_rank(z->g, src);
+    const int64_t *dims = kg_shape(z->g, src, NULL);
     for (int k = 0; k < rank; k++) {
         kn_ref i = k < ni ? kg_at(z->g, n, (uint32_t)k + 1) : 0;
         if (!i) idx[k] = u.idx[at++];
         else if (kg_op(z->g, i) == KN_OP_CONST) idx[k] = kg_idx(z->r, kg_const_int(z->g, i));
-        else if (kg_op(z->g, i) == KN_OP_RANGE && kg_rank(z->g, i) == 1) idx[k] = u.idx[at++];
-        else return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: INDEX of a tensor takes constants and whole ranges; gather otherwise");
+        else {
+            int ir = kg_rank(z->g, i), v;
+            if (!kl_add_use(z, i, u.group, u.idx + at, u.gate, &v)) return false;
+            at += ir;
+            if (!(idx[k] = promise(z, v, dims[k]))) return false;
+        }
     }
     return one_source(z, use, src, idx, u.gate);
+}
+
+/* Items of another size: a wide item is cut into pieces, narrow ones are put together; low bytes first. */
+static bool spread_bitcast(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
+    const kl_use u    = z->use[use];
+    int          from = kn_dsize(kg_dtype(z->g, src)), to = kn_dsize(kg_dtype(z->g, n)), last = kg_rank(z->g, n) - 1;
+    if (from == to) return one_source(z, use, src, u.idx, u.gate);
+    memcpy(idx, u.idx, (size_t)(last + 1) * sizeof *idx);
+    if (from > to) {
+        idx[last] = kg_op2(z->r, KN_OP_IDIV, u.idx[last], kg_idx(z->r, from / to));
+        return one_source(z, use, src, idx, u.gate);
+    }
+    int *s = kn_arena_get(&z->arena, (size_t)(to / from) * sizeof *s);
+    if (!s) return kn_oom(z->f);
+    for (int k = 0; k < to / from; k++) {
+        idx[last] = add(z, scale(z, u.idx[last], to / from), kg_idx(z->r, k));
+        if (!kl_add_use(z, src, u.group, idx, u.gate, &s[k])) return false;
+    }
+    z->use[use].src = s;
+    return true;
 }
 
 bool kl_spread(kl_fuse *z, int use) {
@@ -270,10 +309,7 @@ bool kl_spread(kl_fuse *z, int use) {
         if (kg_numel(z->g, src) == 0) return true; /* the identity */
         return spread_reduce(z, use, src, w + 1, count - 1, idx);
     }
-    case KN_OP_BITCAST:
-        if (!kg_same_shape(z->g, n, src))
-            return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: BITCAST between item sizes is not lowered");
-        return one_source(z, use, src, u.idx, u.gate);
+    case KN_OP_BITCAST: return spread_bitcast(z, use, n, src, idx);
     default:
         if (kn_is_alu(op)) return spread_many(z, use, n, kg_nsrc(z->g, n), 0);
         break;

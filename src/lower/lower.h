@@ -72,6 +72,10 @@ typedef struct kl_binding {
 bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n, kl_program *p,
                 kl_binding *b, kn_fault *f);
 
+/* Callify of a program of the text form: values, a TUPLE of them, or a SINK of tensor-level STOREs, over PARAMs, which keep
+ * their slots. Results get the slots above; out_slot has room for `cap`. */
+bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f);
+
 /* The stages of a program that has p->g, p->root and p->param; pipeline.c runs them. */
 bool kl_rangeify(kl_program *p, kn_fault *f);
 bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f); /* applies k->opts, chosen first if asked */

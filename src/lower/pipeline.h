@@ -18,8 +18,4 @@ typedef struct kl_run {
 
 /* Runs the stages from Rangeify on over a callified program. */
 bool kl_lower(kl_program *p, kl_run *run, kn_fault *f);
-/* A program of the text form (values, a TUPLE of them, or a SINK of tensor-level STOREs over PARAMs) as a callified
- * program: outputs get the PARAM slots above those in use; out_slot has room for the elements of the TUPLE. */
-bool kl_program_from(kl_program *p, const kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f);
-
 #endif

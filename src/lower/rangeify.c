@@ -32,6 +32,26 @@ static kn_ref const_of(kl_fuse *z, int dtype, kn_scalar v) {
     return kn_is_float(dtype) ? kg_float(z->r, dtype, v.f) : kg_make(z->r, KN_OP_CONST, dtype, (uint64_t)v.i, NULL, 0);
 }
 
+static kn_ref build_bitcast(kl_fuse *z, const kl_use *u, kn_ref n, int dt) {
+    static const uint8_t by_size[9] = {[1] = KN_U8, [2] = KN_U16, [4] = KN_U32, [8] = KN_U64};
+    kn_graph *r    = z->r;
+    int       from = kn_dsize(kg_dtype(z->g, kg_at(z->g, n, 0))), to = kn_dsize(dt), us = by_size[from], ut = by_size[to];
+    kn_ref    x    = z->use[u->src[0]].value;
+    if (from == to) return kg_bitcast(r, x, dt);
+    if (from > to) {
+        kn_ref piece = kg_op2(r, KN_OP_MOD, u->idx[kg_rank(z->g, n) - 1], kg_idx(r, from / to));
+        kn_ref shift = kg_cast(r, kg_op2(r, KN_OP_MUL, piece, kg_idx(r, 8 * to)), us);
+        return kg_bitcast(r, kg_cast(r, kg_op2(r, KN_OP_SHR, kg_bitcast(r, x, us), shift), ut), dt);
+    }
+    kn_ref sum = 0;
+    for (int k = 0; k < to / from; k++) {
+        kn_ref part = kg_cast(r, kg_bitcast(r, z->use[u->src[k]].value, us), ut);
+        part        = k ? kg_op2(r, KN_OP_SHL, part, kg_int(r, ut, 8 * from * k)) : part;
+        sum         = sum ? kg_op2(r, KN_OP_OR, sum, part) : part;
+    }
+    return kg_bitcast(r, sum, dt);
+}
+
 static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     kn_ref n = u->node, v[4];
     int    op = kg_op(z->g, n), dt = kg_dtype(z->g, n);
@@ -59,7 +79,7 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
         v[0] = z->use[u->src[0]].value;
         return u->nrange ? kg_reduce_ranges(z->r, v[0], rop, u->range, u->nrange) : v[0];
     }
-    case KN_OP_BITCAST: return kg_bitcast(z->r, z->use[u->src[0]].value, dt);
+    case KN_OP_BITCAST: return build_bitcast(z, u, n, dt);
     default: break;
     }
     if (!kn_is_alu(op)) return z->use[u->src[0]].value; /* a view: its source at other indices */
@@ -72,6 +92,22 @@ static bool build_values(kl_fuse *z) {
         for (int u = z->info[z->order[i]].use; u >= 0; u = z->use[u].next)
             if (!(z->use[u].value = build(z, &z->use[u], u))) return false;
     return true;
+}
+
+/* Promised index values in a finished expression; they may hold promises themselves. */
+static kn_ref keep_promises(kl_fuse *z, kn_ref root) {
+    if (!z->npromise) return root;
+    kn_ref *from = kn_arena_get(&z->arena, z->npromise * sizeof *from), *to = kn_arena_get(&z->arena, z->npromise * sizeof *to);
+    if (!from || !to) return kn_oom(z->f), 0;
+    for (size_t i = 0; i < z->npromise; i++) {
+        from[i] = z->promise[i].leaf;
+        to[i]   = kg_cast(z->r, z->use[z->promise[i].use].value, KN_INDEX);
+    }
+    for (kn_ref before = 0; root && root != before;) {
+        before = root;
+        root   = kg_substitute(z->r, root, from, to, (int)z->npromise);
+    }
+    return root;
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------------- */
@@ -285,7 +321,7 @@ static bool name_kernel(kl_program *p, kl_kernel *k) {
 
 static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     kl_program *p    = z->p;
-    kn_ref      sink = group_sink(z, g);
+    kn_ref      sink = keep_promises(z, group_sink(z, g));
     if (!sink) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
     size_t old_map = c->map_cap, old_stamp = c->stamp_cap;
     if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) || !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
@@ -357,6 +393,7 @@ static void fuse_free(kl_fuse *z) {
     kn_free(a, z->storage, z->storage_cap * sizeof *z->storage);
     kn_free(a, z->group, z->group_cap * sizeof *z->group);
     kn_free(a, z->read, z->read_cap * sizeof *z->read);
+    kn_free(a, z->promise, z->promise_cap * sizeof *z->promise);
     kn_free(a, z->range, z->range_cap * sizeof *z->range);
     kn_free(a, z->before, z->before_cap * sizeof *z->before);
     kn_arena_free(&z->arena);

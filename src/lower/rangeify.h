@@ -59,6 +59,11 @@ typedef struct kl_read { /* a group reads a PARAM's version */
     int     use;
 } kl_read;
 
+typedef struct kl_promise { /* a leaf that stands for an index tensor's value until that is built */
+    kn_ref leaf;
+    int    use;
+} kl_promise;
+
 typedef struct kl_range { /* per RANGE id */
     kn_ref   node;
     int64_t  extent;
@@ -87,6 +92,8 @@ typedef struct kl_fuse {
     size_t      ngroup, group_cap;
     kl_read    *read;
     size_t      nread, read_cap;
+    kl_promise *promise;
+    size_t      npromise, promise_cap;
     kl_range   *range;
     size_t      nrange, range_cap;
     uint64_t  **before; /* before[a] bit b: group b must run before a (transitively) */

@@ -33,11 +33,18 @@ static void c_fail(kc_out *c, kn_ref n, const char *what) {
     kn_fail(c->f, KN_ERR_UNSUPPORTED, "render c: %s: %s", kn_ops[kg_op(c->g, n)].name, what);
 }
 
-static const char *c_type(int dt) { return dt == KN_BOOL ? "u8" : dt == KN_INDEX ? "i64" : kn_dtypes[dt].name; }
-static const char *c_value_type(int dt) { return dt == KN_BOOL ? "i32" : c_type(dt); }
+/* Floats narrower than f32 are f32 in variables, rounded after every op, and integers of their size in memory. */
+static bool is_narrow(int dt) { return kn_is_float(dt) && kn_dsize(dt) < 4; }
+static int  held_as(int dt) { return dt == KN_BOOL ? KN_I32 : dt == KN_INDEX ? KN_I64 : is_narrow(dt) ? KN_F32 : dt; }
+
+static const char *c_type(int dt) { /* in memory */
+    if (is_narrow(dt)) return kn_dsize(dt) == 1 ? "u8" : "u16";
+    return dt == KN_BOOL ? "u8" : kn_dtypes[held_as(dt)].name;
+}
+static const char *c_value_type(int dt) { return kn_dtypes[held_as(dt)].name; }
 static const char *c_mask_type(int dt) { /* the integer as wide as the dtype */
     static const char *const by_size[9] = {"", "i8", "i16", "", "i32", "", "", "", "i64"};
-    return dt == KN_BOOL ? "i32" : by_size[kn_dsize(dt)];
+    return by_size[kn_dsize(held_as(dt))];
 }
 
 static bool cut(kc_out *c, kn_ref n, kc_tile *t) {
@@ -85,11 +92,11 @@ static void pad(kc_out *c) {
 static void scalar_text(int dt, kn_scalar x, char *out, size_t cap) {
     if (kn_is_float(dt)) {
         char t[48];
-        if (isnan(x.f)) snprintf(out, cap, "__builtin_nan%s(\"\")", dt == KN_F32 ? "f" : "");
-        else if (isinf(x.f)) snprintf(out, cap, "(%s__builtin_inf%s())", x.f < 0 ? "-" : "", dt == KN_F32 ? "f" : "");
+        if (isnan(x.f)) snprintf(out, cap, "__builtin_nan%s(\"\")", held_as(dt) == KN_F32 ? "f" : "");
+        else if (isinf(x.f)) snprintf(out, cap, "(%s__builtin_inf%s())", x.f < 0 ? "-" : "", held_as(dt) == KN_F32 ? "f" : "");
         else {
-            kn_double_text(t, x.f, dt == KN_F32);
-            snprintf(out, cap, "(%s%s%s)", t, strpbrk(t, ".e") ? "" : ".0", dt == KN_F32 ? "f" : "");
+            kn_double_text(t, x.f, held_as(dt) == KN_F32);
+            snprintf(out, cap, "(%s%s%s)", t, strpbrk(t, ".e") ? "" : ".0", held_as(dt) == KN_F32 ? "f" : "");
         }
     } else if (dt == KN_U64) {
         snprintf(out, cap, "%lluull", (unsigned long long)x.i);
@@ -182,11 +189,11 @@ static void scalar_combine(int op, int dt, const char *a, const char *b, kn_str 
     }
 }
 
-/* One scalar result from scalar operand texts. */
-static void scalar_expr(kc_out *c, kn_ref n, const char *a, const char *b, const char *p, kn_str *s) {
+/* One scalar result from scalar operand texts, not yet rounded to a narrow dtype. */
+static void wide_expr(kc_out *c, kn_ref n, const char *a, const char *b, const char *p, kn_str *s) {
     const kn_graph *g  = c->g;
     int             op = kg_op(g, n), dt = kg_dtype(g, n), st = kg_dtype(g, kg_at(g, n, 0));
-    const char     *t = c_value_type(dt), *f = dt == KN_F32 ? "f" : "";
+    const char     *t = c_value_type(dt), *f = held_as(dt) == KN_F32 ? "f" : "";
     bool            fl = kn_is_float(st);
     switch (op) {
     case KN_OP_NEG: kn_str_putf(s, st == KN_BOOL ? "%s%s" : "(%s)-%s", st == KN_BOOL ? "" : t, a); return;
@@ -207,7 +214,11 @@ static void scalar_expr(kc_out *c, kn_ref n, const char *a, const char *b, const
         else if (fl && !kn_is_float(dt)) kn_str_putf(s, "kn_sat_%s(%s)", t, a);
         else kn_str_putf(s, "(%s)%s", t, a);
         return;
-    case KN_OP_BITCAST: kn_str_putf(s, "((union { %s from; %s to; }){.from = %s}).to", c_type(st), c_type(dt), a); return;
+    case KN_OP_BITCAST:
+        if (is_narrow(dt)) kn_str_putf(s, "kn_get_%s((%s)%s)", kn_dtypes[dt].name, c_type(dt), a);
+        else if (is_narrow(st)) kn_str_putf(s, "(%s)kn_put_%s(%s)", t, kn_dtypes[st].name, a);
+        else kn_str_putf(s, "((union { %s from; %s to; }){.from = %s}).to", c_type(st), c_type(dt), a);
+        return;
     case KN_OP_POW: kn_str_putf(s, "__builtin_pow%s(%s, %s)", f, a, b); return;
     default: break;
     }
@@ -221,8 +232,16 @@ static void scalar_expr(kc_out *c, kn_ref n, const char *a, const char *b, const
     }
 }
 
+static void scalar_expr(kc_out *c, kn_ref n, const char *a, const char *b, const char *p, kn_str *s) {
+    int  dt = kg_dtype(c->g, n);
+    bool rounds = is_narrow(dt) && kg_op(c->g, n) != KN_OP_BITCAST;
+    if (rounds) kn_str_putf(s, "kn_round_%s(", kn_dtypes[dt].name);
+    wide_expr(c, n, a, b, p, s);
+    if (rounds) kn_str_puts(s, ")");
+}
+
 static void as_mask(kn_str *s, int dt, int lanes, const char *expr) {
-    if (kn_dsize(dt) == 4 || dt == KN_BOOL) kn_str_putf(s, "(i32x%d)(%s)", lanes, expr);
+    if (kn_dsize(held_as(dt)) == 4) kn_str_putf(s, "(i32x%d)(%s)", lanes, expr);
     else kn_str_putf(s, "__builtin_convertvector(%s, i32x%d)", expr, lanes);
 }
 
@@ -230,7 +249,7 @@ static void choose(kn_str *s, int dt, int lanes, const char *mask, bool narrow, 
     const char *m = c_mask_type(dt), *t = c_value_type(dt);
     kn_str      mm;
     kn_str_init(&mm, s->alloc);
-    if (narrow && !(kn_dsize(dt) == 4 || dt == KN_BOOL)) kn_str_putf(&mm, "__builtin_convertvector(%s, %sx%d)", mask, m, lanes);
+    if (narrow && kn_dsize(held_as(dt)) != 4) kn_str_putf(&mm, "__builtin_convertvector(%s, %sx%d)", mask, m, lanes);
     else kn_str_putf(&mm, "(%sx%d)(%s)", m, lanes, mask);
     kn_str_putf(s, "(%sx%d)((%s & (%sx%d)%s) | (~%s & (%sx%d)%s))", t, lanes, kn_str_c(&mm), m, lanes, a, kn_str_c(&mm), m, lanes, b);
     s->failed |= mm.failed;
@@ -258,6 +277,7 @@ static bool vector_expr(kc_out *c, kn_ref n, int lanes, const char *a, const cha
     int             op = kg_op(g, n), dt = kg_dtype(g, n), st = kg_dtype(g, kg_at(g, n, 0));
     const char     *t = c_value_type(dt);
     kn_str          e;
+    if (is_narrow(dt) || (op == KN_OP_BITCAST && is_narrow(st))) return false;
     switch (op) {
     case KN_OP_NEG: kn_str_putf(s, st == KN_BOOL ? "%s" : "-%s", a); return true;
     case KN_OP_NOT: kn_str_putf(s, "~%s", a); return true;
@@ -372,10 +392,10 @@ static void reduce_lanes(kc_out *c, kn_ref n) {
                     snprintf(item, sizeof item, lane ? dt == KN_BOOL ? "(%s[l] & 1)" : "%s[l]" : "%s", x.s);
                     pad(c);
                     if (lane) kn_str_putf(c->s, "for (int l = 0; l < %d; l++) ", s.width[sc]);
-                    kn_str_putf(c->s, "%s = ", self.s);
+                    kn_str_putf(c->s, is_narrow(dt) && d.width[ch] == 1 ? "%s = kn_round_%s(" : "%s = ", self.s, kn_dtypes[dt].name);
                     if (d.width[ch] > 1) vector_combine(rop, dt, d.width[ch], self.s, item, c->s);
                     else scalar_combine(rop, dt, self.s, item, c->s);
-                    kn_str_puts(c->s, ";\n");
+                    kn_str_puts(c->s, is_narrow(dt) && d.width[ch] == 1 ? ");\n" : ";\n");
                 }
             }
         }
@@ -504,6 +524,12 @@ static kc_text reg_name(kc_out *c, kn_ref st, int64_t cell) {
     return t;
 }
 
+static void fetch(kc_out *c, int dt, const char *sign, const kc_address *a, const kc_tile *d, int64_t row, int ch, bool lane) {
+    kn_str_putf(c->s, is_narrow(dt) ? "kn_get_%s(%s%s[" : "%.0s%s%s[", kn_dtypes[dt].name, sign, a->buf);
+    element(c, a, d, row, ch, lane, c->s);
+    kn_str_puts(c->s, is_narrow(dt) ? "])" : "]");
+}
+
 static void load(kc_out *c, kn_ref n) {
     const kn_graph *g  = c->g;
     kn_ref          at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, alt = gate ? kg_at(g, n, 1) : 0;
@@ -525,7 +551,7 @@ static void load(kc_out *c, kn_ref n) {
                 kn_str_putf(c->s, "const %s %s = %s;\n", type, self.s, reg_name(c, storage_of(g, at), cell_of(&d, row, ch)).s);
                 continue;
             }
-            bool    gv = false, av = false, lanes = w > 1 && !(a.plain && a.coef[d.rank - 1] == 1);
+            bool    gv = false, av = false, lanes = w > 1 && (is_narrow(dt) || !(a.plain && a.coef[d.rank - 1] == 1));
             kc_text gt = {""}, alttext = {""};
             if (gate) {
                 gt      = operand(c, gate, &d, row, ch, &gv);
@@ -535,18 +561,14 @@ static void load(kc_out *c, kn_ref n) {
             if (w > 1 && (lanes || gv)) {
                 kn_str_putf(c->s, "for (int l = 0; l < %d; l++) %s[l] = ", w, self.s);
                 if (gate) kn_str_putf(c->s, gv ? "%s[l] ? " : "%s ? ", gt.s);
-                kn_str_putf(c->s, dt == KN_BOOL ? "-(i32)%s[" : "%s[", a.buf);
-                element(c, &a, &d, row, ch, true, c->s);
-                kn_str_puts(c->s, "]");
+                fetch(c, dt, dt == KN_BOOL ? "-(i32)" : "", &a, &d, row, ch, true);
                 if (gate) kn_str_putf(c->s, av ? " : %s[l]" : " : %s", alttext.s);
                 kn_str_puts(c->s, ";\n");
                 continue;
             }
             if (gate) kn_str_putf(c->s, "if (%s) %s = ", gt.s, self.s);
             if (w == 1) {
-                kn_str_putf(c->s, "%s[", a.buf);
-                element(c, &a, &d, row, ch, false, c->s);
-                kn_str_puts(c->s, "]");
+                fetch(c, dt, "", &a, &d, row, ch, false);
             } else {
                 kn_str_puts(c->s, dt == KN_BOOL ? "-__builtin_convertvector(" : "");
                 kn_str_putf(c->s, "*(const %sx%du *)(%s + ", m, w, a.buf);
@@ -588,13 +610,14 @@ static void store(kc_out *c, kn_ref n, bool guard) {
                 kn_str_puts(c->s, ";\n");
                 continue;
             }
-            bool lanes = w > 1 && (gv || !(a.plain && a.coef[d.rank - 1] == 1));
+            bool lanes = w > 1 && (gv || is_narrow(dt) || !(a.plain && a.coef[d.rank - 1] == 1));
             if (lanes) kn_str_putf(c->s, "for (int l = 0; l < %d; l++) ", w);
             if (gate) kn_str_putf(c->s, gv ? "if (%s[l]) " : "if (%s) ", gt.s);
             if (w == 1 || lanes) {
                 kn_str_putf(c->s, "%s[", a.buf);
                 element(c, &a, &d, row, ch, lanes, c->s);
-                kn_str_putf(c->s, vv ? dt == KN_BOOL ? "] = %s[l] & 1;\n" : "] = %s[l];\n" : "] = %s;\n", x.s);
+                if (is_narrow(dt)) kn_str_putf(c->s, vv ? "] = kn_put_%s(%s[l]);\n" : "] = kn_put_%s(%s);\n", kn_dtypes[dt].name, x.s);
+                else kn_str_putf(c->s, vv ? dt == KN_BOOL ? "] = %s[l] & 1;\n" : "] = %s[l];\n" : "] = %s;\n", x.s);
                 continue;
             }
             kn_str_putf(c->s, "*(%sx%du *)(%s + ", m, w, a.buf);

@@ -1,0 +1,212 @@
+/* test_stages.c - every program of the corpus after every stage, and as compiled code, against the interpreter at tensor level.
+ *
+ * Integers must agree exactly, floats within the program's tolerance. Compiled kernels run in two parts, and in one: their
+ * results must be the same bits. `test_ir_stages NAME` runs the programs whose name contains NAME and shows every stage;
+ * `--fresh SEED COUNT` runs that many new programs a family. */
+#include "check.h"
+#include "corpus.h"
+#include "device/cc.h"
+#include "lower/pipeline.h"
+#include "rules/verify.h"
+#include "target/target.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_SLOTS = 64 };
+
+typedef struct program {
+    char        name[96];
+    corpus_case c;
+    kl_program  p;
+    kn_array    slot[MAX_SLOTS];
+    kn_value    want[CORPUS_MAX];
+    int         nwant, out_slot[CORPUS_MAX];
+    bool        lowered;
+} program;
+
+typedef struct suite {
+    const char *only;
+    program   **list;
+    size_t      n, cap;
+    int         stages; /* comparisons made */
+} suite;
+
+static bool agree(const program *q, const char *what) {
+    for (int k = 0; k < q->nwant; k++) {
+        const kn_value *w = &q->want[k];
+        const kn_array *a = &q->slot[q->out_slot[k]];
+        for (int64_t i = 0; i < w->numel; i++) {
+            kn_scalar x = kn_load_scalar((char *)w->data + i * kn_dsize(w->dtype), w->dtype);
+            kn_scalar y = kn_load_scalar((char *)a->data + i * kn_dsize(w->dtype), w->dtype);
+            if (kn_is_float(w->dtype) ? fabs(x.f - y.f) <= q->c.tolerance * fmax(1, fabs(x.f)) : x.i == y.i) continue;
+            fprintf(stderr, "%s: %s: value %d, element %lld: ", q->name, what, k, (long long)i);
+            if (kn_is_float(w->dtype)) return CHECK_NEAR(y.f, x.f, q->c.tolerance);
+            return CHECK_EQ(y.i, x.i);
+        }
+    }
+    return true;
+}
+
+static void clear_outputs(program *q) {
+    for (int k = 0; k < q->nwant; k++) {
+        kn_array *a = &q->slot[q->out_slot[k]];
+        if (a->size) memset(a->data, 0x5a, (size_t)a->size * (size_t)kn_dsize(a->dtype));
+    }
+}
+
+typedef struct watch {
+    suite   *s;
+    program *q;
+} watch;
+
+static bool after_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
+    watch   *w = user;
+    program *q = w->q;
+    int      none = 0;
+    if (w->s->only) {
+        kn_str t;
+        kn_str_init(&t, NULL);
+        kg_print(g, root, &t);
+        printf("# after %s\n%s", kn_stage_names[stage], kn_str_c(&t));
+        kn_str_free(&t);
+    }
+    if (!kn_verify(g, root, stage, f)) return false;
+    kn_eval_opts o = {.check = true};
+    clear_outputs(q);
+    if (!kn_eval(g, root, q->slot, (int)q->p.nparam, NULL, &none, &o, f)) return false;
+    w->s->stages++;
+    return agree(q, kn_stage_names[stage]);
+}
+
+static void lower_program(const corpus_program *cp, void *user) {
+    suite   *s = user;
+    kn_fault f = {0};
+    if (s->only && !strstr(cp->name, s->only)) return;
+    program *q = calloc(1, sizeof *q);
+    if (!CHECK(q != NULL) || !CHECK(KN_GROW(NULL, s->list, s->cap, s->n + 1))) return;
+    s->list[s->n++] = q;
+    snprintf(q->name, sizeof q->name, "%.40s: %.50s", cp->file, cp->name);
+    kl_program_init(&q->p, NULL);
+    q->nwant = CORPUS_MAX;
+    if (!corpus_open(cp->text, &q->c, &f) || !kn_eval(q->c.g, q->c.root, q->c.slot, q->c.nslots, q->want, &q->nwant, NULL, &f)) {
+        fprintf(stderr, "%s: %s\n", q->name, f.text);
+        q->nwant = 0;
+        CHECK(!"the program runs at tensor level");
+        return;
+    }
+    int nout;
+    if (!kl_program_from(&q->p, q->c.g, q->c.root, q->out_slot, CORPUS_MAX, &nout, &f) || !CHECK(q->p.nparam <= MAX_SLOTS)) goto fault;
+    for (size_t k = 0; k < q->p.nparam; k++) {
+        size_t bytes = (size_t)q->p.param[k].size * (size_t)kn_dsize(q->p.param[k].dtype);
+        q->slot[k]   = (int)k < q->c.nslots ? q->c.slot[k] : (kn_array){calloc(1, bytes + 1), q->p.param[k].size, q->p.param[k].dtype};
+    }
+    watch  w   = {s, q};
+    kl_run run = {.seen = after_stage, .user = &w};
+    if ((q->lowered = kl_lower(&q->p, &run, &f))) return;
+fault:
+    fprintf(stderr, "%s: %s\n", q->name, f.code ? f.text : "values differ");
+    CHECK(!f.code);
+}
+
+static bool run_kernels(program *q, const kd_unit *u, int parts) {
+    char  *temp = aligned_alloc(128, (size_t)q->p.temp_bytes + 128);
+    void **bufs = calloc(MAX_SLOTS * 4, sizeof *bufs);
+    if (!CHECK(temp && bufs)) return false;
+    for (size_t i = 0; i < q->p.nkernel; i++) {
+        const kl_kernel *k = &q->p.kernel[i];
+        for (size_t a = 0; a < k->nargs && a < MAX_SLOTS * 4; a++)
+            bufs[a] = k->arg[a].temp ? temp + q->p.temp[k->arg[a].id].offset : q->slot[k->arg[a].id].data;
+        for (int part = parts; part-- > 0;) { /* the last part first: no order may matter */
+            int64_t lo = k->chunks * part / parts, hi = k->chunks * (part + 1) / parts;
+            if (lo < hi) u[i].fn(bufs, NULL, lo, hi);
+        }
+    }
+    free(temp);
+    free(bufs);
+    return true;
+}
+
+static void run_compiled(suite *s) {
+    size_t   n = 0;
+    kn_fault f = {0};
+    for (size_t i = 0; i < s->n; i++) n += s->list[i]->lowered ? s->list[i]->p.nkernel : 0;
+    kd_unit *unit = calloc(n + 1, sizeof *unit);
+    kn_str   pre;
+    kn_str_init(&pre, NULL);
+    kt_c_preamble(&pre);
+    kd_cc *cc = kd_cc_new(NULL, NULL, NULL, kn_str_c(&pre), &f);
+    if (!CHECK(unit && cc)) return;
+    n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t k = 0; s->list[i]->lowered && k < s->list[i]->p.nkernel; k++) {
+            const kl_kernel *kn = &s->list[i]->p.kernel[k];
+            if (s->only) printf("%s\n", kn->source);
+            unit[n++] = (kd_unit){.name = kn->name, .source = kn->source, .len = kn->source_len};
+        }
+    uint64_t compiled = 0, loaded = 0;
+    double   start    = kn_now();
+    if (!kd_cc_compile(cc, unit, (int)n, 2, NULL, NULL, &compiled, &loaded, &f)) {
+        fprintf(stderr, "%s\n", f.text);
+        CHECK(!"kernels compile");
+    } else {
+        printf("     %zu kernels, %llu compiled in %.1f s\n", n, (unsigned long long)compiled, kn_now() - start);
+        n = 0;
+        for (size_t i = 0; i < s->n; i++) {
+            program *q = s->list[i];
+            if (!q->lowered) continue;
+            for (int parts = 1; parts <= 2; parts++) {
+                clear_outputs(q);
+                if (run_kernels(q, unit + n, parts)) agree(q, parts == 1 ? "compiled" : "compiled, in two parts");
+            }
+            n += q->p.nkernel;
+        }
+    }
+    kd_cc_free(cc);
+    kn_str_free(&pre);
+    free(unit);
+}
+
+static void free_suite(suite *s) {
+    for (size_t i = 0; i < s->n; i++) {
+        program *q = s->list[i];
+        for (size_t k = (size_t)q->c.nslots; k < q->p.nparam && k < MAX_SLOTS; k++) free(q->slot[k].data);
+        for (int k = 0; k < q->nwant; k++) kn_value_free(NULL, &q->want[k]);
+        kl_program_free(&q->p);
+        corpus_close(&q->c);
+        free(q);
+    }
+    kn_free(NULL, s->list, s->cap * sizeof *s->list);
+}
+
+static suite all;
+
+static void test_stages(void) {
+    CHECK(corpus_each(CORPUS_DIR, lower_program, &all) >= 0);
+    printf("     %zu programs, %d comparisons of a stage\n", all.n, all.stages);
+}
+
+static void test_compiled(void) { run_compiled(&all); }
+
+static void fresh(uint64_t seed, int count) {
+    for (int k = 0; k < gen_corpus_files; k++) {
+        kn_str s;
+        kn_str_init(&s, NULL);
+        CHECK(gen_corpus(k, seed, count, &s));
+        if (s.data) corpus_each_in("fresh", s.data, lower_program, &all);
+        kn_str_free(&s);
+    }
+    printf("     %zu programs, %d comparisons of a stage\n", all.n, all.stages);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 2 && !strcmp(argv[1], "--fresh")) {
+        fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
+    } else {
+        if (argc > 1) all.only = argv[1];
+        RUN(test_stages);
+    }
+    RUN(test_compiled);
+    free_suite(&all);
+    return check_result();
+}
