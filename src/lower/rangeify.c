@@ -265,7 +265,7 @@ static bool merge_loops(kl_program *p, kl_kernel *k) {
         kn_ref  *order;
         uint32_t n;
         again = false;
-        if (!kg_reach(k->g, &k->root, 1, &order, &n)) return false;
+        if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(kg_fault(k->g));
         for (uint32_t i = 0; i < n && !again; i++) {
             int op = kg_op(k->g, order[i]);
             if (op != KN_OP_END && op != KN_OP_REDUCE) continue;
@@ -301,7 +301,7 @@ static bool name_kernel(kl_program *p, kl_kernel *k) {
     bool     reduces = false;
     char     text[64] = "";
     size_t   at       = 0;
-    if (!kg_reach(k->g, &k->root, 1, &order, &n)) return false;
+    if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(kg_fault(k->g));
     for (int pass = 0; pass < 2; pass++) /* the loops of ENDs, then those of REDUCEs */
         for (uint32_t i = n; i-- > 0;) {
             int op = kg_op(k->g, order[i]);

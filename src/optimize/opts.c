@@ -226,6 +226,7 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
         if (!n) return sink;
         kn_ref now = apply_closer(&s, old, kg_at(g, old, 0), origins, n);
         sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
+        if (!sink && kg_fault(g)->code) return 0; /* the caller has the graph's fault */
         if (!sink) return kn_fail(f, KN_ERR_INTERNAL, "optimize: the options could not be applied"), 0;
     }
 }
