@@ -39,8 +39,13 @@ static bool is_view(int op) {
            op == KN_OP_CONTIGUOUS_BACKWARD;
 }
 
-/* Work to compute each node once with everything below it in place. A root's users only read it. */
+/* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back: were
+ * it dear, it would be a root. */
 static void measure(kl_fuse *z) {
+    for (uint32_t i = 0; i < z->norder; i++) {
+        kn_ref n = z->order[i];
+        for (uint32_t k = 0; k < kg_nsrc(z->g, n); k++) z->info[kg_at(z->g, n, k)].users++;
+    }
     for (uint32_t i = 0; i < z->norder; i++) {
         kn_ref   n    = z->order[i];
         kl_info *info = &z->info[n];
@@ -56,7 +61,8 @@ static void measure(kl_fuse *z) {
         double own = op_ps(z->g, n) * (op == KN_OP_REDUCE ? (double)kg_numel(z->g, kg_at(z->g, n, 0)) : size);
         for (int64_t k = 0; k < n_src; k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
-            double w = z->info[s].work;
+            double w = z->info[s].work, read = (double)kg_numel(z->g, s) * PS_LOAD;
+            if (z->info[s].users > 1 && w > read) w = read;
             if (op == KN_OP_SHRINK) w *= size / KN_MAX((double)kg_numel(z->g, s), 1.0);
             own += w;
         }
@@ -134,9 +140,25 @@ static int joinable(const kl_fuse *z, kn_ref n) {
     return best;
 }
 
+/* Scalars that no loop needs apart share a kernel. */
+static bool join_scalars(kl_fuse *z, kn_ref n, int *own) {
+    if (kg_numel(z->g, n) != 1) return true;
+    for (size_t g = 0; g < z->ngroup; g++) {
+        bool ok = z->group[g].nrange == 0 && !z->group[g].empty;
+        for (int u = z->info[n].use; u >= 0 && ok; u = z->use[u].next)
+            ok = z->use[u].group != (int)g && !kl_group_before(z, z->use[u].group, (int)g);
+        if (!ok) continue;
+        kn_ref idx[KN_MAX_RANK];
+        for (int i = 0; i < kg_rank(z->g, n); i++) idx[i] = kg_idx(z->r, 0);
+        return kl_add_use(z, n, (int)g, idx, 0, own);
+    }
+    return true;
+}
+
 static bool make_root(kl_fuse *z, kn_ref n) {
     kl_info *info = &z->info[n];
     int      own  = joinable(z, n);
+    if (own < 0 && !join_scalars(z, n, &own)) return false;
     if (own < 0) {
         int            group, rank;
         const int64_t *dims = kg_shape(z->g, n, &rank);

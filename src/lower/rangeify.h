@@ -26,6 +26,7 @@ typedef struct kl_info { /* per node of the program's graph */
     int    use, nuse; /* list of uses */
     int    storage;   /* number of the storage it is written to, -1 none */
     int    out;       /* first STORE of it, -1 */
+    int    users;     /* nodes that have it as a source */
     double work;      /* picoseconds to compute all its elements once, in place */
 } kl_info;
 
