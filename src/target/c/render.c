@@ -305,7 +305,21 @@ static bool vector_expr(kc_out *c, kn_ref n, int lanes, const char *a, const cha
         as_mask(s, st, lanes, kn_str_c(&e));
         kn_str_free(&e);
         return true;
-    case KN_OP_IDIV: case KN_OP_MOD: case KN_OP_SHL: case KN_OP_SHR: return false;
+    case KN_OP_THREEFRY: kn_str_putf(s, "kn_threefry_x%d(%s, %s)", lanes, a, b); return true;
+    case KN_OP_SHL: case KN_OP_SHR: {
+        kn_ref count = kg_at(g, n, 1);
+        if (kg_min(g, count) < 0 || kg_max(g, count) >= 8 * kn_dsize(dt)) return false;
+        kn_str_putf(s, "%s %s %s", a, op == KN_OP_SHL ? "<<" : ">>", b);
+        return true;
+    }
+    case KN_OP_IDIV: case KN_OP_MOD: {
+        kn_ref  by = kg_at(g, n, 1);
+        int64_t v  = kg_op(g, by) == KN_OP_CONST ? kg_const_int(g, by) : 0;
+        if (v <= 0 || (v & (v - 1))) return false;
+        if (op == KN_OP_MOD) kn_str_putf(s, "%s & (%s)%lld", a, t, (long long)(v - 1)); /* floors, of negatives too */
+        else kn_str_putf(s, "%s >> %d", a, __builtin_ctzll((unsigned long long)v));
+        return true;
+    }
     default: break;
     }
     if (binary_sign(op)) kn_str_putf(s, "%s %s %s", a, binary_sign(op), b);
