@@ -33,12 +33,14 @@ typedef struct eval_job {
 static bool add_slot(eval_job *j, kn_ref n) {
     kn_fault *f    = &j->c->fault;
     int64_t   slot = kg_field(j->g, n, KN_F_PARAM_slot), bytes;
-    if (slot < 0 || slot >= MOST_SLOTS) return kn_fail(f, KN_ERR_ARG, "PARAM slot %" PRId64 ": there are 0 to %d", slot, MOST_SLOTS - 1);
+    if (slot < 0 || slot >= MOST_SLOTS)
+        return kn_fail(f, KN_ERR_ARG, "PARAM slot %" PRId64 ": there are 0 to %d", slot, MOST_SLOTS - 1);
     eval_slot *s = &j->slots[slot];
     if (s->param && (kg_dtype(j->g, s->param) != kg_dtype(j->g, n) || kg_numel(j->g, s->param) != kg_numel(j->g, n)))
         return kn_fail(f, KN_ERR_ARG, "PARAM slot %" PRId64 " stands for two different arrays", slot);
     if (s->param) return true;
-    if (kg_numel(j->g, n) < 0) return kn_fail(f, KN_ERR_UNSUPPORTED, "PARAM slot %" PRId64 " has a symbolic size", slot);
+    if (kg_numel(j->g, n) < 0)
+        return kn_fail(f, KN_ERR_UNSUPPORTED, "PARAM slot %" PRId64 " has a symbolic size", slot);
     if (!kn_mul_ok(kg_numel(j->g, n), kn_dsize(kg_dtype(j->g, n)), &bytes) || bytes > (int64_t)1 << 40)
         return kn_fail(f, KN_ERR_MEMORY, "PARAM slot %" PRId64 " is too large", slot);
     s->param  = n;
@@ -76,7 +78,8 @@ static bool find_slots(eval_job *j) {
     for (kn_ref id = j->root; id > 0 && ok; id--) {
         if (!mark[id]) continue;
         int op = kg_op(j->g, id);
-        for (uint32_t k = op == KN_OP_FUNCTION || op == KN_OP_CALL; k < kg_nsrc(j->g, id); k++) mark[kg_at(j->g, id, k)] = 1;
+        for (uint32_t k = op == KN_OP_FUNCTION || op == KN_OP_CALL; k < kg_nsrc(j->g, id); k++)
+            mark[kg_at(j->g, id, k)] = 1;
         if (op == KN_OP_PARAM) ok = add_slot(j, id);
     }
     for (kn_ref id = j->root; id > 0 && ok; id--)
@@ -129,7 +132,9 @@ static bool read_input(eval_job *j, int slot, const char *path) {
 
 static bool fill_inputs(eval_job *j) {
     const char  *fill = cli_value(j->c, "fill", 0);
-    kn_fill_kind kind = fill && !strcmp(fill, "seq") ? KN_FILL_SEQ : fill && !strcmp(fill, "rand") ? KN_FILL_RAND : KN_FILL_ZERO;
+    kn_fill_kind kind  = fill && !strcmp(fill, "seq")    ? KN_FILL_SEQ
+                         : fill && !strcmp(fill, "rand") ? KN_FILL_RAND
+                                                         : KN_FILL_ZERO;
     int          given = 0;
     while (cli_value(j->c, "in", given)) given++;
     for (int k = 0; k < KN_MAX(j->nslots, given); k++) {
@@ -146,7 +151,8 @@ static bool fill_inputs(eval_job *j) {
         } else if (fill) {
             kn_fill(j->arrays[k].data, j->arrays[k].size, j->arrays[k].dtype, kind, (uint64_t)k + 1);
         } else if (!j->slots[k].written) {
-            return kn_fail(&j->c->fault, KN_ERR_ARG, "PARAM slot %d has no input: give --in, or --fill seq, rand or zero", k);
+            return kn_fail(&j->c->fault, KN_ERR_ARG,
+                           "PARAM slot %d has no input: give --in, or --fill seq, rand or zero", k);
         }
     }
     return true;
@@ -254,7 +260,8 @@ static bool collect_written(eval_job *j) {
 static bool write_values(eval_job *j) {
     int n = 0;
     while (cli_value(j->c, "out", n)) n++;
-    if (n != j->nvalues) return kn_fail(&j->c->fault, KN_ERR_ARG, "the program has %d values, --out names %d files", j->nvalues, n);
+    if (n != j->nvalues)
+        return kn_fail(&j->c->fault, KN_ERR_ARG, "the program has %d values, --out names %d files", j->nvalues, n);
     for (int k = 0; k < n; k++) {
         const kn_value *v = &j->values[k];
         if (!kn_npy_write(NULL, cli_value(j->c, "out", k), (kn_dtype)v->dtype, v->dims, v->rank, v->data, &j->c->fault))
@@ -286,7 +293,8 @@ int cli_run_eval(cli *c) {
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin; inputs follow --in");
     if (fill && strcmp(fill, "seq") != 0 && strcmp(fill, "rand") != 0 && strcmp(fill, "zero") != 0)
         return cli_usage(c, "--fill is seq, rand or zero");
-    if (device && strcmp(device, "INTERP") != 0) return cli_usage(c, "there is no device '%s'; there is INTERP", device);
+    if (device && strcmp(device, "INTERP") != 0)
+        return cli_usage(c, "there is no device '%s'; there is INTERP", device);
     eval_job j = {.c = c, .g = kg_new(NULL)};
     char    *text;
     size_t   len;

@@ -141,7 +141,8 @@ static void print_command(const cli_command *cmd) {
         const cli_flag *f = &cli_flags[i];
         char            left[64];
         if (strcmp(f->command, cmd->name) != 0) continue;
-        snprintf(left, sizeof left, "--%s%s%s%s", f->name, *f->value ? " " : "", f->value, f->kind == LIST ? " ..." : "");
+        snprintf(left, sizeof left, "--%s%s%s%s", f->name, *f->value ? " " : "", f->value,
+                 f->kind == LIST ? " ..." : "");
         printf("  %-24s %s\n", left, f->help);
     }
     printf("  %-24s %s\n", "--help", "this");
@@ -157,8 +158,8 @@ static int unknown_command(const char *name) {
     const char *names[KN_COUNT(cli_commands)];
     for (int i = 0; i < KN_COUNT(names); i++) names[i] = cli_commands[i].name;
     const char *near = cli_nearest(name, names, KN_COUNT(names));
-    fprintf(stderr, "koine: there is no command '%s'%s%s%s\nTry \"koine --help\".\n", name, near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "");
+    fprintf(stderr, "koine: there is no command '%s'%s%s%s\nTry \"koine --help\".\n", name,
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     return 2;
 }
 

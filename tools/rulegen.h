@@ -160,8 +160,8 @@ void    rg_emit_match(const rg_set *set, rg_out *c, rg_out *h, rg_out *md);  /* 
 /* An expression as C: over v_NAME and r_NAME of a matcher, or, for a proof, over the arrays of its input. */
 void    rg_emit_expr(rg_out *o, const rg_rule *r, const rg_expr *e, bool proof);
 int     rg_proof_type(const rg_rule *r, int type); /* the number of its class among the rule's classes */
-/* Statements that build a pattern. The callbacks give C text: a variable's ref; where in the left side the one node of an
- * op stands (its kn_node), or NULL; the dtype of a type class, or NULL. */
+/* Statements that build a pattern. The callbacks give C text: a variable's ref; where in the left side the one node of
+ * an op stands (its kn_node), or NULL; the dtype of a type class, or NULL. */
 typedef struct rg_build {
     rg_out         *o;
     const rg_rule  *rule;

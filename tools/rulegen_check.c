@@ -170,7 +170,8 @@ static void bind(rg_rule *r, rg_pat *p, int *id) {
         if (p->arg && p->arg->from) rg_die(r->file, p->line, "rule %s: {=...} stands on the right only", r->name);
     }
     for (int i = 0; i < p->nkid; i++) {
-        if (p->kid[i]->kind == P_TAIL && i + 1 != p->nkid) rg_die(r->file, p->line, "rule %s: a tail comes last", r->name);
+        if (p->kid[i]->kind == P_TAIL && i + 1 != p->nkid)
+            rg_die(r->file, p->line, "rule %s: a tail comes last", r->name);
         bind(r, p->kid[i], id);
     }
     if (!p->name) return;
@@ -180,7 +181,8 @@ static void bind(rg_rule *r, rg_pat *p, int *id) {
     if (v) {
         if (p->kind == P_NODE || v->is_tail || p->kind == P_TAIL)
             rg_die(r->file, p->line, "rule %s: %s is bound twice", r->name, p->name);
-        if (p->cls) rg_die(r->file, p->line, "rule %s: a constraint of %s stands where it is first named", r->name, p->name);
+        if (p->cls)
+            rg_die(r->file, p->line, "rule %s: a constraint of %s stands where it is first named", r->name, p->name);
         return;
     }
     if (r->nvar == RG_NAMES) rg_die(r->file, p->line, "rule %s: too many names", r->name);
@@ -202,7 +204,8 @@ static void check_expr(rg_rule *r, rg_expr *e, bool modular) {
     if (e->kind == E_VAR) {
         rg_var *v = rg_find_var(r, e->name);
         if (!v) rg_die(r->file, e->line, "rule %s: %s is not bound", r->name, e->name);
-        if (!v->is_const) rg_die(r->file, e->line, "rule %s: %s has no value here: it is not a :const", r->name, e->name);
+        if (!v->is_const)
+            rg_die(r->file, e->line, "rule %s: %s has no value here: it is not a :const", r->name, e->name);
         v->in_expr = true;
         if (!modular) v->by_value = true;
     }
@@ -276,7 +279,8 @@ static bool scalar_only(const rg_pat *p) {
     return true;
 }
 
-/* ---- growth and reachability --------------------------------------------------------------------------------------- */
+/* ---- growth and reachability ---------------------------------------------------------------------------------------
+ */
 
 static int size_of(const rg_pat *p) {
     int n = p->kind == P_NODE;
@@ -369,13 +373,14 @@ static void check_reachable(const rg_rule *first, const rg_rule *b) {
         for (int i = 0; i < n; i++) {
             cover c = {.a = a, .b = b};
             if (covers(&c, v[i], b->lhs))
-                rg_die(b->file, b->line, "rule %s can never fire: %s (%s:%d) matches all it does", b->name, a->name, a->file,
-                       a->line);
+                rg_die(b->file, b->line, "rule %s can never fire: %s (%s:%d) matches all it does", b->name, a->name,
+                       a->file, a->line);
         }
     }
 }
 
-/* ---- commutative variants -------------------------------------------------------------------------------------------- */
+/* ---- commutative variants
+ * -------------------------------------------------------------------------------------------- */
 
 static int count_commuting(const rg_pat *p) {
     int n = p->kind == P_NODE && p->nkid == 2 && rg_commutes(p->op);
@@ -404,7 +409,8 @@ static void form(rg_out *o, const rg_pat *p, const char **seen, int *n, bool nam
     }
     rg_put(o, " (%d %d %lld %a", (int)p->kind, p->op, (long long)p->num, p->real);
     if (p->arg)
-        for (int i = 0; i < p->arg->n; i++) rg_put(o, "{%s=%s}", p->arg->field[i] ? p->arg->field[i] : "", p->arg->value[i]);
+        for (int i = 0; i < p->arg->n; i++)
+            rg_put(o, "{%s=%s}", p->arg->field[i] ? p->arg->field[i] : "", p->arg->value[i]);
     for (int i = 0; i < p->nkid; i++) form(o, p->kid[i], seen, n, names);
     rg_put(o, ")");
 }
@@ -435,7 +441,8 @@ int rg_variants(const rg_rule *r, rg_pat **out, int cap) {
     return n;
 }
 
-/* ---- tests and all ------------------------------------------------------------------------------------------------------ */
+/* ---- tests and all
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void check_test_pat(const rg_rule *r, rg_test *t, rg_pat *p) {
     if (p->kind == P_EXPR || p->kind == P_ANY || p->kind == P_TAIL || (p->kind == P_VAR && p->cls))
@@ -459,7 +466,8 @@ static void check_test(const rg_rule *r, rg_test *t) {
         if (r->mark) unify(&t->types, t->lhs->type, t->rhs->type);
     }
     for (int i = 0; i < t->nvar; i++)
-        if (t->var[i].dtype >= 0) t->types.want[rg_type_root(&t->types, name_type(&s, t->var[i].name, t->line))] &= RG_BIT(t->var[i].dtype);
+        if (t->var[i].dtype >= 0)
+            t->types.want[rg_type_root(&t->types, name_type(&s, t->var[i].name, t->line))] &= RG_BIT(t->var[i].dtype);
     for (int i = 0; i < t->nvar; i++) {
         uint32_t m = rg_type_mask(&t->types, name_type(&s, t->var[i].name, t->line));
         if (!m) rg_die(r->file, t->line, "the dtypes of the test contradict each other");
@@ -490,10 +498,11 @@ void rg_check(rg_set *set) {
         if (r->calls_c) r->provable = false;
         for (int i = 0; i < r->nvar; i++)
             if (r->var[i].in_expr && rg_type_mask(&r->types, r->var[i].pat->type) & ~(rg_ints | RG_BIT(RG_BOOL)))
-                rg_die(r->file, r->line, "rule %s: %s is used in an expression, so it must be an integer (%s:int)", r->name,
-                       r->var[i].name, r->var[i].name);
+                rg_die(r->file, r->line, "rule %s: %s is used in an expression, so it must be an integer (%s:int)",
+                       r->name, r->var[i].name, r->var[i].name);
         if (r->mark && r->rhs && !r->canon && size_of(r->rhs) > size_of(r->lhs))
-            rg_die(r->file, r->line, "rule %s grows the graph; if it brings it to canonical order, mark it canon", r->name);
+            rg_die(r->file, r->line, "rule %s grows the graph; if it brings it to canonical order, mark it canon",
+                   r->name);
         check_reachable(set->rules, r);
         for (rg_test *t = r->tests; t; t = t->next) check_test(r, t);
     }

@@ -10,17 +10,21 @@ static const char *const header =
     "#ifndef KN_RULES_PROOF_H\n#define KN_RULES_PROOF_H\n\n#include \"dialect/uop.h\"\n\n"
     "/* An assignment: values, bounds of the variables that have them, and the dtype of each type class. */\n"
     "typedef struct kn_proof_in {\n    const int64_t *v, *lo, *hi;\n    const int     *dt;\n} kn_proof_in;\n\n"
-    "typedef enum kn_proof_kind { KN_PROOF_VAR, KN_PROOF_INT, KN_PROOF_FLOAT, KN_PROOF_EXPR, KN_PROOF_OP } kn_proof_kind;\n"
+    "typedef enum kn_proof_kind { KN_PROOF_VAR, KN_PROOF_INT, KN_PROOF_FLOAT, KN_PROOF_EXPR, KN_PROOF_OP } "
+    "kn_proof_kind;\n"
     "typedef struct kn_proof_step {\n    uint8_t kind, op, nsrc, type; /* type: the class of its result */\n"
-    "    int     at;                   /* the variable, or the expression */\n    int64_t num;\n    double  real;\n} kn_proof_step;\n\n"
+    "    int     at;                   /* the variable, or the expression */\n    int64_t num;\n    double  real;\n} "
+    "kn_proof_step;\n\n"
     "typedef struct kn_proof {\n    int                  rule, nvars, ntypes, nlhs, nrhs;\n"
     "    uint32_t             consts, bounds; /* bits of variables: a CONST; has bounds that the rule reads */\n"
     "    const uint8_t       *var_type;\n    const uint32_t      *type_mask; /* the dtypes of each class */\n"
     "    const kn_proof_step *lhs, *rhs;\n    bool (*cond)(const kn_proof_in *p); /* or NULL */\n"
     "    int64_t (*const *expr)(const kn_proof_in *p);\n} kn_proof;\n"
     "extern const kn_proof kn_proofs[];\nextern const int kn_proof_count;\n\n"
-    "/* A test of a rule: variables of a dtype, perhaps with bounds; lhs rewritten by the rule's group gives what rhs gives. */\n"
-    "typedef struct kn_rule_test_var {\n    int     dtype;\n    bool    bounded;\n    int64_t lo, hi;\n} kn_rule_test_var;\n"
+    "/* A test of a rule: variables of a dtype, perhaps with bounds; lhs rewritten by the rule's group gives what rhs "
+    "gives. */\n"
+    "typedef struct kn_rule_test_var {\n    int     dtype;\n    bool    bounded;\n    int64_t lo, hi;\n} "
+    "kn_rule_test_var;\n"
     "typedef struct kn_rule_test {\n    int      rule, line, nvars;\n    uint64_t groups;\n"
     "    const kn_rule_test_var *var;\n    kn_ref (*lhs)(kn_graph *g, const kn_ref *v);\n"
     "    kn_ref (*rhs)(kn_graph *g, const kn_ref *v); /* NULL: the rule does not fire */\n} kn_rule_test;\n"
@@ -39,12 +43,17 @@ static void emit_steps(program *g, const rg_pat *p) {
     int type = rg_proof_type(g->r, p->type);
     g->nstep++;
     switch (p->kind) {
-    case P_VAR: rg_put(g->steps, "    {KN_PROOF_VAR, 0, 0, %d, %d, 0, 0},\n", type, (int)(rg_find_var(g->r, p->name) - g->r->var)); break;
+    case P_VAR:
+        rg_put(g->steps, "    {KN_PROOF_VAR, 0, 0, %d, %d, 0, 0},\n", type,
+               (int)(rg_find_var(g->r, p->name) - g->r->var));
+        break;
     case P_ANY:
         rg_put(g->steps, "    {KN_PROOF_VAR, 0, 0, %d, %d, 0, 0},\n", type, g->r->nvar + g->nany);
         g->any[g->nany++] = p;
         break;
-    case P_INT: rg_put(g->steps, "    {KN_PROOF_INT, 0, 0, %d, 0, INT64_C(%lld), 0},\n", type, (long long)p->num); break;
+    case P_INT:
+        rg_put(g->steps, "    {KN_PROOF_INT, 0, 0, %d, 0, INT64_C(%lld), 0},\n", type, (long long)p->num);
+        break;
     case P_FLOAT:
         rg_put(g->steps, "    {KN_PROOF_FLOAT, 0, 0, %d, 0, 0, %s},\n", type,
                isnan(p->real)   ? "(double)NAN"
@@ -55,7 +64,9 @@ static void emit_steps(program *g, const rg_pat *p) {
         rg_put(g->steps, "    {KN_PROOF_EXPR, 0, 0, %d, %d, 0, 0},\n", type, g->nexpr);
         g->expr[g->nexpr++] = p->expr;
         break;
-    default: rg_put(g->steps, "    {KN_PROOF_OP, KN_OP_%s, %d, %d, 0, 0, 0},\n", rg_ops[p->op].name, p->nkid, type); break;
+    default:
+        rg_put(g->steps, "    {KN_PROOF_OP, KN_OP_%s, %d, %d, 0, 0, 0},\n", rg_ops[p->op].name, p->nkid, type);
+        break;
     }
 }
 
@@ -95,12 +106,13 @@ static void emit_one(rg_out *c, rg_out *table, const rg_rule *r, const rg_set *s
     rg_put(c, "static int64_t (*const exprs_%s[])(const kn_proof_in *) = {", id);
     for (int i = 0; i < g.nexpr; i++) rg_put(c, "expr_%s_%d, ", id, i);
     rg_put(c, "NULL};\n\n");
-    rg_put(table, "    {%d, %d, %d, %d, %d, 0x%x, 0x%x, vars_%s, types_%s, lhs_%s, rhs_%s, ", r->id, nvars, ntypes, nlhs,
-           g.nstep - nlhs, consts, bounds, id, id, id, id);
+    rg_put(table, "    {%d, %d, %d, %d, %d, 0x%x, 0x%x, vars_%s, types_%s, lhs_%s, rhs_%s, ", r->id, nvars, ntypes,
+           nlhs, g.nstep - nlhs, consts, bounds, id, id, id, id);
     rg_put(table, r->cond ? "cond_%s, exprs_%s},\n" : "NULL, %.0sexprs_%s},\n", id, id);
 }
 
-/* ---- tests -------------------------------------------------------------------------------------------------------------- */
+/* ---- tests
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static const char *test_bound(const void *user, const char *name) {
     const rg_test *t = user;
@@ -125,8 +137,14 @@ static const char *test_dtype(const void *user, int type) {
 
 static void emit_side(rg_out *c, const rg_rule *r, const rg_test *t, const rg_pat *p, const char *name) {
     rg_put(c, "static kn_ref %s(kn_graph *g, const kn_ref *v) {\n    (void)g;\n    (void)v;\n", name);
-    rg_build b = {.o = c, .rule = r, .types = &t->types, .bound = test_bound, .arg_of = test_arg, .dtype_of = test_dtype,
-                  .user = t, .indent = "    "};
+    rg_build    b   = {.o        = c,
+                       .rule     = r,
+                       .types    = &t->types,
+                       .bound    = test_bound,
+                       .arg_of   = test_arg,
+                       .dtype_of = test_dtype,
+                       .user     = t,
+                       .indent   = "    "};
     const char *out = rg_emit_build(&b, p);
     rg_put(c, "    return %s;\n}\n", out);
 }
@@ -134,13 +152,14 @@ static void emit_side(rg_out *c, const rg_rule *r, const rg_test *t, const rg_pa
 static void emit_test(rg_out *c, rg_out *table, const rg_rule *r, const rg_test *t, int n) {
     rg_put(c, "static const kn_rule_test_var test_vars_%d[] = {", n);
     for (int i = 0; i < t->nvar; i++)
-        rg_put(c, "{%s, %s, INT64_C(%lld), INT64_C(%lld)}, ", rg_dtype_symbol(t->var[i].dtype), t->var[i].bounded ? "true" : "false",
-               (long long)t->var[i].lo, (long long)t->var[i].hi);
+        rg_put(c, "{%s, %s, INT64_C(%lld), INT64_C(%lld)}, ", rg_dtype_symbol(t->var[i].dtype),
+               t->var[i].bounded ? "true" : "false", (long long)t->var[i].lo, (long long)t->var[i].hi);
     rg_put(c, "{0, false, 0, 0}};\n");
     emit_side(c, r, t, t->lhs, rg_format("test_lhs_%d", n));
     if (t->rhs) emit_side(c, r, t, t->rhs, rg_format("test_rhs_%d", n));
     rg_put(c, "\n");
-    rg_put(table, "    {%d, %d, %d, UINT64_C(1) << %d, test_vars_%d, test_lhs_%d, ", r->id, t->line, t->nvar, r->group, n, n);
+    rg_put(table, "    {%d, %d, %d, UINT64_C(1) << %d, test_vars_%d, test_lhs_%d, ", r->id, t->line, t->nvar, r->group,
+           n, n);
     rg_put(table, t->rhs ? "test_rhs_%d},\n" : "NULL},\n", n);
 }
 
@@ -148,7 +167,8 @@ void rg_emit_proof(const rg_set *set, rg_out *c, rg_out *h) {
     rg_out proofs = {0}, tests = {0};
     int    nproof = 0, ntest = 0;
     rg_put(h, "%s", header);
-    rg_put(c, "/* rules_proof.c - generated by rulegen: proof obligations and tests of the rules. */\n#include \"rules_proof.h\"\n\n"
+    rg_put(c, "/* rules_proof.c - generated by rulegen: proof obligations and tests of the rules. */\n#include "
+              "\"rules_proof.h\"\n\n"
               "#include \"rewrite/match.h\"\n\n#include <math.h>\n#include <stddef.h>\n\n");
     for (const rg_rule *r = set->rules; r; r = r->next) {
         if (r->provable) {
@@ -159,6 +179,7 @@ void rg_emit_proof(const rg_set *set, rg_out *c, rg_out *h) {
     }
     rg_put(c, "const int kn_proof_count = %d;\nconst kn_proof kn_proofs[] = {\n%s", nproof, nproof ? proofs.data : "");
     rg_put(c, "    {0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},\n};\n");
-    rg_put(c, "const int kn_rule_test_count = %d;\nconst kn_rule_test kn_rule_tests[] = {\n%s", ntest, ntest ? tests.data : "");
+    rg_put(c, "const int kn_rule_test_count = %d;\nconst kn_rule_test kn_rule_tests[] = {\n%s", ntest,
+           ntest ? tests.data : "");
     rg_put(c, "    {0, 0, 0, 0, NULL, NULL, NULL},\n};\n");
 }

@@ -140,7 +140,7 @@ typedef struct kn_job {
     int  err_fd;
 } kn_job;
 bool kn_spawn(const char *const *argv, kn_job *job, kn_fault *f);
-/* Wait; *exit_code is the status (128 + signal when killed). Up to `cap` bytes of its stderr into `err`, 0-terminated. */
+/* Wait; *exit_code is the status (128 + signal when killed). Up to `cap` bytes of its stderr into `err`, ended by 0. */
 bool kn_wait(kn_job *job, int *exit_code, char *err, size_t cap, kn_fault *f);
 
 /* ---- threads (pool.c) --------------------------------------------------------------------------------------- */

@@ -241,7 +241,7 @@ uint64_t kn_threefry2x32(uint64_t counter, uint64_t key) {
     return (uint64_t)x1 << 32 | x0;
 }
 
-/* a * b + c of floats no wider than f32, rounded once: the product is exact in double, and the sum is rounded to odd. */
+/* a * b + c of floats no wider than f32, rounded once: the product is exact in double, the sum is rounded to odd. */
 static double alu_mulacc(double a, double b, double c, int dtype) {
     if (dtype == KN_F64) return fma(a, b, c);
     double p = a * b, s = p + c;

@@ -1,10 +1,10 @@
 /* eval.c - the reference interpreter: order and loops. What single ops compute is in eval_ops.c.
  *
  * Contract. Evaluation is demand-driven: a node runs when something that runs needs it, after its children, once for
- * every state of the ranges it depends on. The first round of a loop finds what the body needs by walking the graph; the
- * rounds after it run the loop's tape, the nodes that depend on its innermost range in the order of that walk. Order
- * among effects: AFTER runs its deps before its value, STORE its value before its target, a SINK or GROUP its sources
- * from the left. All walks keep an explicit stack; only bodies of CALL and FUNCTION nest, and only so deep. */
+ * every state of the ranges it depends on. The first round of a loop finds what the body needs by walking the graph;
+ * the rounds after it run the loop's tape, the nodes that depend on its innermost range in the order of that walk.
+ * Order among effects: AFTER runs its deps before its value, STORE its value before its target, a SINK or GROUP its
+ * sources from the left. All walks keep an explicit stack; only bodies of CALL and FUNCTION nest, and only so deep. */
 #include "dialect/eval_inside.h"
 
 #include <string.h>
@@ -372,7 +372,8 @@ static bool ev_close(ev_linear *l, uint32_t end, uint32_t level) {
         uint32_t k = c->src[level];
         ev_cell *r = &l->e->cell[k];
         if (!l->at[k] || l->at[k] > l->at[end])
-            return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: END %%%u closes a RANGE that was not opened before it", c->id);
+            return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: END %%%u closes a RANGE that was not opened before it",
+                           c->id);
         if (r->stamp && ++r->one.i < l->bound[k]) {
             r->stamp = ++l->e->clock;
             l->pc    = l->at[k];
@@ -465,7 +466,8 @@ static bool ev_run_root(ev *e) {
     for (uint32_t i = 0; i < e->ncell && e->nspecial; i++) {
         ev_cell *c = &e->cell[i];
         if (c->op == KN_OP_BARRIER)
-            return kn_fail(e->fault, KN_ERR_UNSUPPORTED, "eval: BARRIER %%%u among SPECIALs: threads run one by one", c->id);
+            return kn_fail(e->fault, KN_ERR_UNSUPPORTED, "eval: BARRIER %%%u among SPECIALs: threads run one by one",
+                           c->id);
         if (c->op != KN_OP_SPECIAL) continue;
         const ev_cell *bound = &e->cell[c->src[0]];
         if (bound->op != KN_OP_CONST)

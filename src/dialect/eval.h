@@ -5,10 +5,11 @@
  *   - a SINK of effects: tensor-level STOREs (after Callify), ranged kernels (RANGE, END, REDUCE over ranges), and
  *     expanded kernels, whose values have shapes and whose accumulators are BUFFER{REG};
  *   - a LINEAR: of CALLs (a schedule), or of a kernel's nodes in order (RANGE opens a loop, END closes it).
- * A program with SPECIALs runs once for every combination of their values, one after the other; it must have no BARRIER.
- * PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument). BUFFERs inside the program are temporaries, filled
- * with a pattern so that a read before the first write shows. Exact integer arithmetic; floats are rounded to their
- * dtype after every op (MULACC once). A read or write out of bounds, a bad slot, a HOLE: an error, never a crash. */
+ * A program with SPECIALs runs once for every combination of their values, one after the other; it must have no
+ * BARRIER. PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument). BUFFERs inside the program are
+ * temporaries, filled with a pattern so that a read before the first write shows. Exact integer arithmetic; floats are
+ * rounded to their dtype after every op (MULACC once). A read or write out of bounds, a bad slot, a HOLE: an error,
+ * never a crash. */
 #ifndef KN_EVAL_H
 #define KN_EVAL_H
 

@@ -85,7 +85,7 @@ typedef struct ev {
 
 /* One step of a node that is not a loop; its children are current. */
 bool kn_ev_compute(ev *e, ev_cell *c);
-/* A cell's elements as scalars: its own, or read from its place into *tmp (numel of them, to be freed when not NULL). */
+/* A cell's elements as scalars: its own, or read from its place into *tmp (numel of them; to be freed unless NULL). */
 const kn_scalar *kn_ev_values(ev *e, ev_cell *c, kn_scalar *one, kn_scalar **tmp);
 /* The cell's value keeps the bounds that were derived for its node, and is not the result of an overflow. */
 bool kn_ev_check(ev *e, const ev_cell *c);

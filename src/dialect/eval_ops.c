@@ -99,17 +99,17 @@ static bool ev_copy_values(ev *e, ev_cell *c, ev_cell *s) {
 static bool ev_param(ev *e, ev_cell *c) {
     int64_t slot = kg_field(e->g, c->id, KN_F_PARAM_slot);
     if (slot < 0 || slot >= e->nslots || (!e->slots[slot].data && c->numel))
-        return kn_fail(e->fault, KN_ERR_ARG, "PARAM {slot=%lld}: nothing is bound to this slot, %d are", (long long)slot,
-                       e->nslots);
+        return kn_fail(e->fault, KN_ERR_ARG, "PARAM {slot=%lld}: nothing is bound to this slot, %d are",
+                       (long long)slot, e->nslots);
     const kn_array *a = &e->slots[slot];
-    bool            index = (a->dtype == KN_I64 && c->dtype == KN_INDEX) || (a->dtype == KN_INDEX && c->dtype == KN_I64);
+    bool index        = (a->dtype == KN_I64 && c->dtype == KN_INDEX) || (a->dtype == KN_INDEX && c->dtype == KN_I64);
     if (a->dtype != c->dtype && !index)
         return kn_fail(e->fault, KN_ERR_DTYPE, "PARAM {slot=%lld}: is %s, its slot holds %s", (long long)slot,
                        kn_dtypes[c->dtype].name, kn_dtypes[a->dtype].name);
     if (!c->fixed) return ev_bad(e, c, KN_ERR_UNSUPPORTED, "a symbolic shape");
     if (a->size < c->numel)
-        return kn_fail(e->fault, KN_ERR_SHAPE, "PARAM {slot=%lld}: has %lld elements, its slot holds %lld", (long long)slot,
-                       (long long)c->numel, (long long)a->size);
+        return kn_fail(e->fault, KN_ERR_SHAPE, "PARAM {slot=%lld}: has %lld elements, its slot holds %lld",
+                       (long long)slot, (long long)c->numel, (long long)a->size);
     if (!c->store && !(c->store = kn_arena_get(&e->arena, sizeof *c->store))) return kn_oom(e->fault);
     *c->store = (ev_store){.data = a->data, .bytes = c->numel * kn_dsize(c->dtype)};
     if (kg_rank(e->g, c->id) == 0 && kg_field(e->g, c->id, KN_F_PARAM_name)) { /* a variable */
@@ -127,7 +127,8 @@ static bool ev_buffer(ev *e, ev_cell *c) {
     int     space = (int)kg_field(e->g, c->id, KN_F_BUFFER_space);
     bool    global = space == KN_GLOBAL;
     if (c->store) return true;
-    if (!c->fixed || !kn_mul_ok(c->numel, kn_dsize(c->dtype), &bytes)) return ev_bad(e, c, KN_ERR_SHAPE, "size out of range");
+    if (!c->fixed || !kn_mul_ok(c->numel, kn_dsize(c->dtype), &bytes))
+        return ev_bad(e, c, KN_ERR_SHAPE, "size out of range");
     ev_store **list = global ? &e->shared->globals : &e->temps, *s = *list;
     while (s && (s->slot != slot || s->space != space)) s = s->next;
     if (!s) {
@@ -437,8 +438,8 @@ bool kn_ev_check(ev *e, const ev_cell *c) {
         int64_t v = c->val[i].i;
         bool    beyond = c->dtype == KN_U64 && v < 0; /* of int64: bounds say nothing about it unless they end below */
         if (beyond ? hi != INT64_MAX : v < lo || v > hi)
-            return kn_fail(e->fault, KN_ERR_INTERNAL, "%s %%%u: is %lld, its bounds are %lld and %lld", kn_ops[c->op].name,
-                           c->id, (long long)v, (long long)lo, (long long)hi);
+            return kn_fail(e->fault, KN_ERR_INTERNAL, "%s %%%u: is %lld, its bounds are %lld and %lld",
+                           kn_ops[c->op].name, c->id, (long long)v, (long long)lo, (long long)hi);
     }
     if (c->scalar && c->dtype == KN_INDEX && ev_overflows(e, c))
         return ev_bad(e, c, KN_ERR_INTERNAL, "arithmetic of dtype index overflows");
@@ -484,7 +485,8 @@ bool kn_ev_reduce(ev *e, ev_cell *c, const kn_scalar *x) {
     }
     for (int64_t i = 0; i < a->numel; i++, ev_walk_next(&w)) {
         kn_scalar in[2] = {c->val[w.at[0]], x[i]};
-        if (!kn_alu(op, c->dtype, dt, in, &c->val[w.at[0]])) return ev_bad(e, c, KN_ERR_DTYPE, "not defined for this dtype");
+        if (!kn_alu(op, c->dtype, dt, in, &c->val[w.at[0]]))
+            return ev_bad(e, c, KN_ERR_DTYPE, "not defined for this dtype");
     }
     return true;
 }
@@ -630,10 +632,12 @@ static bool ev_call(ev *e, ev_cell *c) {
     kn_ref body = kg_at(e->g, c->id, 0);
     int    n = (int)c->nsrc - 1, count = kg_op(e->g, body) == KN_OP_TUPLE ? (int)kg_nsrc(e->g, body) : 0;
     if (kg_op(e->g, body) == KN_OP_CUSTOM_FUNCTION) return ev_bad(e, c, KN_ERR_UNSUPPORTED, "a function of the device");
-    if (kg_op(e->g, body) == KN_OP_PROGRAM && (!kg_nsrc(e->g, body) || kg_op(e->g, kg_at(e->g, body, 0)) != KN_OP_LINEAR))
+    if (kg_op(e->g, body) == KN_OP_PROGRAM &&
+        (!kg_nsrc(e->g, body) || kg_op(e->g, kg_at(e->g, body, 0)) != KN_OP_LINEAR))
         return ev_bad(e, c, KN_ERR_UNSUPPORTED, "a PROGRAM without its LINEAR");
     for (int k = 0; k < c->ntuple; k++) kn_value_free(e->alloc, &c->tuple[k]);
-    if (!c->tuple && !(c->tuple = kn_arena_get(&e->arena, ((size_t)count + 1) * sizeof *c->tuple))) return kn_oom(e->fault);
+    if (!c->tuple && !(c->tuple = kn_arena_get(&e->arena, ((size_t)count + 1) * sizeof *c->tuple)))
+        return kn_oom(e->fault);
     c->ntuple = 0;
     size_t    size = (size_t)n + 1;
     kn_array *arg = kn_zalloc(e->alloc, size * sizeof *arg);
@@ -658,7 +662,8 @@ static bool ev_gettuple(ev *e, ev_cell *c) {
     if ((int)k >= t->ntuple) return ev_bad(e, c, KN_ERR_ARG, "the call gives no such element");
     const kn_value *v = &t->tuple[k];
     if (!kn_ev_room(e, c)) return false;
-    for (int64_t i = 0; i < c->numel; i++) c->val[i] = kn_load_scalar((char *)v->data + i * kn_dsize(v->dtype), v->dtype);
+    for (int64_t i = 0; i < c->numel; i++)
+        c->val[i] = kn_load_scalar((char *)v->data + i * kn_dsize(v->dtype), v->dtype);
     return true;
 }
 
@@ -677,7 +682,13 @@ bool kn_ev_compute(ev *e, ev_cell *c) {
     case KN_OP_PARAM: return ev_param(e, c);
     case KN_OP_BUFFER: return ev_buffer(e, c);
     case KN_OP_BINARY: return ev_bytes_op(e, c);
-    case KN_OP_CONST: case KN_OP_SPECIAL: case KN_OP_TUPLE: case KN_OP_GROUP: case KN_OP_SINK: case KN_OP_BARRIER: case KN_OP_PREFETCH:
+    case KN_OP_CONST:
+    case KN_OP_SPECIAL:
+    case KN_OP_TUPLE:
+    case KN_OP_GROUP:
+    case KN_OP_SINK:
+    case KN_OP_BARRIER:
+    case KN_OP_PREFETCH:
     case KN_OP_END: return true; /* an END without ranges */
     case KN_OP_AFTER:
         if (c->kind == EV_EFFECT) return true;

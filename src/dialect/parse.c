@@ -1,7 +1,7 @@
 /* parse.c - the text form, read.
  *
- * Contract: any bytes give a graph or a fault with line and column, never a crash; nesting is bounded by memory alone. A
- * type that is written is checked against the derived one. A node that kg_make refuses is an error at its statement;
+ * Contract: any bytes give a graph or a fault with line and column, never a crash; nesting is bounded by memory alone.
+ * A type that is written is checked against the derived one. A node that kg_make refuses is an error at its statement;
  * the graph's own fault stays as it was, so that a bad text does not poison the graph it was read into.
  *
  *   program   = { [ statement ] newline }           statement = "%" name "=" node [ ":" type ]
@@ -106,7 +106,9 @@ static size_t word(reader *r, const char **at) {
     return (size_t)(r->p - *at);
 }
 
-static bool word_is(const char *at, size_t len, const char *text) { return strlen(text) == len && !memcmp(at, text, len); }
+static bool word_is(const char *at, size_t len, const char *text) {
+    return strlen(text) == len && !memcmp(at, text, len);
+}
 
 static int clip(size_t len) { return (int)KN_MIN(len, 40); }
 
@@ -233,7 +235,8 @@ static bool add_name(reader *r, const char *at, size_t len, kn_ref ref) {
         kn_free(a, r->table, old * sizeof *t);
         r->table     = t;
         r->table_cap = cap;
-        for (size_t i = 0; i < r->names_n; i++) r->table[name_slot(r, r->names[i].at, r->names[i].len)] = (uint32_t)i + 1;
+        for (size_t i = 0; i < r->names_n; i++)
+            r->table[name_slot(r, r->names[i].at, r->names[i].len)] = (uint32_t)i + 1;
     }
     r->names[r->names_n++]          = (text_name){at, len, ref};
     r->table[name_slot(r, at, len)] = (uint32_t)r->names_n;
@@ -261,7 +264,8 @@ static bool const_integer(reader *r, const char *at, const char *t, int dt, uint
         return true;
     }
     int64_t v = strtoll(t, NULL, 10);
-    if (errno || v < d->min || v > d->max) return reader_fail(r, at, KN_ERR_FORMAT, "%s is out of range of %s", t, d->name);
+    if (errno || v < d->min || v > d->max)
+        return reader_fail(r, at, KN_ERR_FORMAT, "%s is out of range of %s", t, d->name);
     *bits = (uint64_t)v;
     return true;
 }
@@ -290,7 +294,8 @@ static bool nan_bits(reader *r, const char *at, uint64_t *bits) {
     uint64_t v = 0;
     int      n = 0;
     r->p++; /* ( */
-    if (r->end - r->p < 2 || r->p[0] != '0' || r->p[1] != 'x') return reader_fail(r, r->p, KN_ERR_FORMAT, "expected 0x");
+    if (r->end - r->p < 2 || r->p[0] != '0' || r->p[1] != 'x')
+        return reader_fail(r, r->p, KN_ERR_FORMAT, "expected 0x");
     for (r->p += 2; n < 17 && r->p < r->end; r->p++, n++) {
         char c = *r->p;
         if (c >= '0' && c <= '9') v = v * 16 + (uint64_t)(c - '0');
@@ -318,8 +323,10 @@ static bool read_const(reader *r, int *dtype, uint64_t *bits) {
     if (odd_nan && !nan_bits(r, at, bits)) return false;
     if (peek(r) != ':') {
         if (!is_integer_text(t))
-            return reader_fail(r, at, KN_ERR_FORMAT, "'%s': expected an operand; a number that is no index needs its dtype, "
-                               "as in 2.5:f32", t);
+            return reader_fail(r, at, KN_ERR_FORMAT,
+                               "'%s': expected an operand; a number that is no index needs its dtype, "
+                               "as in 2.5:f32",
+                               t);
         *dtype = KN_INDEX;
         return const_integer(r, at, t, KN_INDEX, bits);
     }
@@ -446,7 +453,8 @@ static bool read_arg(reader *r, text_frame *fr, bool present) {
     fr->arg          = 0;
     if (kn_arg_is_words(kind)) return read_words(r, kind, present, &fr->arg);
     if (!present) {
-        if (kind == KN_ARG_DTYPE) return reader_fail(r, at, KN_ERR_FORMAT, "%s needs a dtype, as in {f32}", kn_ops[fr->op].name);
+        if (kind == KN_ARG_DTYPE)
+            return reader_fail(r, at, KN_ERR_FORMAT, "%s needs a dtype, as in {f32}", kn_ops[fr->op].name);
         if (kind == KN_ARG_CONST) return reader_fail(r, at, KN_ERR_FORMAT, "CONST needs a value, as in {2.5:f32}");
         return true;
     }
@@ -489,7 +497,8 @@ static bool read_head(reader *r, char close) {
     skip_space(r, true);
     size_t len = word(r, &at);
     int    op  = kn_op_by_name(at, len);
-    if (op <= 0) return reader_fail(r, at, KN_ERR_FORMAT, len ? "'%.*s' is not an op" : "expected an op%.*s", clip(len), at);
+    if (op <= 0)
+        return reader_fail(r, at, KN_ERR_FORMAT, len ? "'%.*s' is not an op" : "expected an op%.*s", clip(len), at);
     text_frame *fr = push_frame(r, op, close);
     if (!fr) return false;
     fr->at = at;
@@ -514,7 +523,9 @@ static kn_ref make_frame(reader *r) {
     uint32_t    k  = (uint32_t)(r->src_n - fr->base);
     kn_ref      n  = kg_make_tag(r->g, fr->op, fr->dtype, fr->tag, fr->arg, k ? r->src + fr->base : NULL, k);
     kn_fault   *gf = kg_fault(r->g);
-    if (!n) reader_fail(r, fr->at, gf->code ? gf->code : KN_ERR_INTERNAL, "%s", gf->code ? gf->text : "the node was refused");
+    if (!n)
+        reader_fail(r, fr->at, gf->code ? gf->code : KN_ERR_INTERNAL, "%s",
+                    gf->code ? gf->text : "the node was refused");
     r->src_n = fr->base;
     r->depth--;
     return n;
@@ -584,7 +595,8 @@ static kn_ref read_operands(reader *r) {
             if (c == ':' && !check_type(r, n)) return 0;
             skip_space(r, nested);
             if (peek(r) != close) {
-                reader_fail(r, r->p, KN_ERR_FORMAT, close == '\n' ? "expected the end of the line" : "expected '%c'", close);
+                reader_fail(r, r->p, KN_ERR_FORMAT, close == '\n' ? "expected the end of the line" : "expected '%c'",
+                            close);
                 return 0;
             }
             if (!r->depth) return n;

@@ -1,8 +1,8 @@
 /* print.c - the text form, written: one line a node, in ascending ids; constants and shapes stand inline.
  *
- * Contract: kg_parse of what kg_print wrote makes the same graph, and printing that gives the same text. Every fact of a
- * node that its interning compares is in the text: op, tag, arg, sources, and of a CONST the dtype and the bits. Needs
- * nothing but the tables of ops.def and args.def. Failed allocations show as out->failed. */
+ * Contract: kg_parse of what kg_print wrote makes the same graph, and printing that gives the same text. Every fact of
+ * a node that its interning compares is in the text: op, tag, arg, sources, and of a CONST the dtype and the bits.
+ * Needs nothing but the tables of ops.def and args.def. Failed allocations show as out->failed. */
 #include "dialect/uop.h"
 
 #include <inttypes.h>

@@ -184,7 +184,7 @@ kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space); /* copy / 
 kn_ref kg_store(kn_graph *g, kn_ref target, kn_ref value, kn_ref gate /* or 0 */);
 kn_ref kg_after(kn_graph *g, kn_ref x, const kn_ref *deps, int n);
 kn_ref kg_end(kn_graph *g, kn_ref body, const kn_ref *ranges, int n);
-kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n); /* SINK (unnamed), GROUP, TUPLE, LINEAR, STACK, BARRIER */
+kn_ref kg_list(kn_graph *g, int op, const kn_ref *src, int n); /* unnamed SINK, GROUP, TUPLE, LINEAR, STACK, BARRIER */
 
 kn_ref kg_sink(kn_graph *g, const kn_ref *src, int n, const char *name, const int64_t *nest, int nnest);
 

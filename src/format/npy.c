@@ -79,13 +79,15 @@ static bool npy_descr(npy_reader *r, kn_npy *x, size_t *item) {
     if (!npy_quoted(r, d, sizeof d)) return npy_bad(r, "descr is not a text");
     for (int i = 0; i < KN_COUNT(npy_types); i++) {
         if (strlen(d) != 3 || d[1] != npy_types[i].kind || d[2] != '0' + npy_types[i].size) continue;
-        if (d[0] == '>' && npy_types[i].size > 1) return npy_bad(r, "big-endian; save it little-endian, as in a.astype('<f4')");
+        if (d[0] == '>' && npy_types[i].size > 1)
+            return npy_bad(r, "big-endian; save it little-endian, as in a.astype('<f4')");
         if (!strchr("<>|=", d[0])) break;
         x->dtype = npy_types[i].dtype;
         *item    = npy_types[i].size;
         return true;
     }
-    return kn_fail(r->f, KN_ERR_FORMAT, "%.200s: elements of type '%s' are not read; there are b1 i1-i8 u1-u8 f2-f8", r->name, d);
+    return kn_fail(r->f, KN_ERR_FORMAT, "%.200s: elements of type '%s' are not read; there are b1 i1-i8 u1-u8 f2-f8",
+                   r->name, d);
 }
 
 static bool npy_shape(npy_reader *r, kn_npy *x) {
@@ -114,7 +116,10 @@ static bool npy_header(npy_reader *r, kn_npy *x, size_t *item) {
         char key[24];
         bool *seen, ok;
         if (!npy_quoted(r, key, sizeof key) || !npy_take(r, ':')) return npy_bad(r, "the header is not a dictionary");
-        seen = !strcmp(key, "descr") ? &descr : !strcmp(key, "fortran_order") ? &order : !strcmp(key, "shape") ? &shape : NULL;
+        seen = !strcmp(key, "descr")           ? &descr
+               : !strcmp(key, "fortran_order") ? &order
+               : !strcmp(key, "shape")         ? &shape
+                                               : NULL;
         if (!seen || *seen) return npy_bad(r, "an unknown or repeated header entry");
         *seen = true;
         if (seen == &descr) {
@@ -164,8 +169,8 @@ static bool npy_parse(npy_reader *r, const uint8_t *file, size_t size, kn_npy *x
     for (int i = 0; i < x->rank; i++) x->count *= x->dims[i];
     bytes = x->count * (int64_t)item;
     if ((uint64_t)bytes != size - at)
-        return kn_fail(r->f, KN_ERR_FORMAT, "%.200s: the shape asks for %lld bytes of elements, the file has %llu", r->name,
-                       (long long)bytes, (unsigned long long)(size - at));
+        return kn_fail(r->f, KN_ERR_FORMAT, "%.200s: the shape asks for %lld bytes of elements, the file has %llu",
+                       r->name, (long long)bytes, (unsigned long long)(size - at));
     x->bytes = (size_t)bytes;
     x->data  = kn_realloc(x->alloc, NULL, 0, KN_MAX(x->bytes, 1));
     if (!x->data) return kn_oom(r->f);
@@ -211,7 +216,8 @@ bool kn_npy_write(const kn_alloc *a, const char *path, kn_dtype dtype, const int
     int     n     = snprintf(head + 10, sizeof head - 10, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
                              t->size > 1 ? '<' : '|', t->kind, t->size) + 10;
     for (int i = 0; i < rank; i++) {
-        if (dims[i] < 0 || !kn_mul_ok(count, dims[i], &count)) return kn_fail(f, KN_ERR_SHAPE, "%.200s: bad shape", path);
+        if (dims[i] < 0 || !kn_mul_ok(count, dims[i], &count))
+            return kn_fail(f, KN_ERR_SHAPE, "%.200s: bad shape", path);
         n += snprintf(head + n, sizeof head - (size_t)n, rank == 1 ? "%lld," : i + 1 < rank ? "%lld, " : "%lld",
                       (long long)dims[i]);
     }

@@ -13,7 +13,8 @@ kn_ref kn_rule_make_tail(kn_graph *g, int op, uint64_t arg, const kn_ref *src, u
                          uint32_t ntail);
 
 static inline const kn_ref *kn_sources(const kn_node *d) { return d->nsrc > 4 ? d->s.run : d->s.src; }
-/* A CONST of integer literal v: of an integer the value wrapped to its dtype, of a float that very double (not -0 for 0). */
+/* A CONST of integer literal v: of an integer the value wrapped to its dtype, of a float that very double (not -0 for
+ * 0). */
 bool kn_rule_const_is(const kn_node *d, int64_t v);
 bool kn_rule_const_is_float(const kn_node *d, double v);
 static inline bool kn_rule_is(const kn_node *d, int64_t v) { return d->op == KN_OP_CONST && kn_rule_const_is(d, v); }

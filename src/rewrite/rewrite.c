@@ -1,8 +1,8 @@
 /* rewrite.c - the driver: normal forms of nodes under a mask of rule groups.
  *
- * Contract: kn_rewrite(root, mask) gives a node in which no rule of the mask matches anywhere, equal to root as the rules'
- * marks promise. For each mask the state maps a node to its normal form; nodes are immutable and rules look only below
- * their node, so an entry never goes stale. One explicit stack; a frame is a node on its way to its normal form:
+ * Contract: kn_rewrite(root, mask) gives a node in which no rule of the mask matches anywhere, equal to root as the
+ * rules' marks promise. For each mask the state maps a node to its normal form; nodes are immutable and rules look only
+ * below their node, so an entry never goes stale. One explicit stack; a frame is a node on its way to its normal form:
  *   sources  each source without a normal form is pushed first;
  *   rules    the node over normal sources is matched; what a rule built goes through the same frame again.
  * The nodes a frame went through all get the same entry. */
@@ -143,7 +143,8 @@ kn_ref kn_rule_done(kn_rw *rw, int rule, kn_ref n, kn_ref result, bool preserves
     return result;
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------------------------- */
+/* ---- the walk
+ * -------------------------------------------------------------------------------------------------------- */
 
 static rw_state *state_of(kn_rw *rw) {
     if (!rw->state) rw->state = kn_zalloc(kg_alloc(rw->g), sizeof(rw_state));
@@ -192,7 +193,8 @@ static void loops(kn_rw *rw, const rw_state *s) {
         bool seen = false;
         for (unsigned k = 0; k < i; k++) seen = seen || s->trail[(s->trail_at - 1 - k) % TRAIL] == r;
         if (seen || at + 60 > sizeof text) continue;
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s.%s", at ? ", " : "", kn_rules[r].group, kn_rules[r].name);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s.%s", at ? ", " : "", kn_rules[r].group,
+                               kn_rules[r].name);
     }
     kn_fail(rw->fault, KN_ERR_INTERNAL, "rewrite: no end of firings; the last rules were %s", text);
 }

@@ -6,8 +6,8 @@
  * the rules of the groups in the order of the mask's bits, then what the rule built, until no rule matches anywhere.
  * A node known to be normal under a mask is not visited again: the kn_rw remembers, until it is freed.
  *
- * A rule with an exactness mark keeps dtype and shape; where it would not (x + 0 with x smaller than the sum), it does not
- * fire, unless KN_RW_EXPAND allows to broadcast its result with RESHAPE and EXPAND. */
+ * A rule with an exactness mark keeps dtype and shape; where it would not (x + 0 with x smaller than the sum), it does
+ * not fire, unless KN_RW_EXPAND allows to broadcast its result with RESHAPE and EXPAND. */
 #ifndef KN_REWRITE_H
 #define KN_REWRITE_H
 
@@ -44,8 +44,8 @@ void   kn_rw_free(kn_rw *rw);
 kn_ref kn_rewrite(kn_rw *rw, kn_ref root, uint64_t groups);
 /* The same for many roots at once. False on failure. */
 bool   kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups);
-/* What the first rule of the groups that matches at root itself makes of it, once and no deeper; root if none does, 0 on
- * failure. */
+/* What the first rule of the groups that matches at root itself makes of it, once and no deeper; root if none does, 0
+ * on failure. */
 kn_ref kn_rewrite_step(kn_rw *rw, kn_ref root, uint64_t groups);
 
 #endif

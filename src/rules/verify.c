@@ -1,7 +1,7 @@
 /* verify.c - the specification of the stages, as a table of rules that a sweep over the graph checks.
  *
- * Contract: refuses only what is wrong. dtypes, arities and shapes were checked when the nodes were made (shape.c); here
- * is what no single constructor can know: which ops belong to which stage, and how effects, loops and memory fit
+ * Contract: refuses only what is wrong. dtypes, arities and shapes were checked when the nodes were made (shape.c);
+ * here is what no single constructor can know: which ops belong to which stage, and how effects, loops and memory fit
  * together. No rule changes the graph. */
 #include "rules/verify.h"
 
@@ -73,8 +73,8 @@ static bool violation(verifier *v, kn_ref n, const char *rule, const char *what)
     show_below(v->g, n, &s);
     /* A graph that a stage made is our fault; one that came in from outside is not. */
     kn_status code = v->stage <= KN_STAGE_TENSOR ? KN_ERR_ARG : KN_ERR_INTERNAL;
-    kn_fail(v->f, code, "verify after %s: %s: %%%u %s: %s%s", kn_stage_names[v->stage], rule, n, kn_ops[kg_op(v->g, n)].name,
-            what, kn_str_c(&s));
+    kn_fail(v->f, code, "verify after %s: %s: %%%u %s: %s%s", kn_stage_names[v->stage], rule, n,
+            kn_ops[kg_op(v->g, n)].name, what, kn_str_c(&s));
     kn_str_free(&s);
     return false;
 }
@@ -140,7 +140,9 @@ static const char *rule_tensor_loops(verifier *v, kn_ref n) {
 
 static const char *rule_stateless(verifier *v, kn_ref n) {
     if (kg_op(v->g, n) != KN_OP_BUFFER || v->calls) return NULL;
-    return kg_field(v->g, n, KN_F_BUFFER_space) == KN_GLOBAL ? "a GLOBAL buffer in a stateless program; it must be a PARAM" : NULL;
+    return kg_field(v->g, n, KN_F_BUFFER_space) == KN_GLOBAL
+               ? "a GLOBAL buffer in a stateless program; it must be a PARAM"
+               : NULL;
 }
 
 static const char *rule_kernel_movement(verifier *v, kn_ref n) {
@@ -154,7 +156,8 @@ static const char *rule_expanded(verifier *v, kn_ref n) {
     if (op == KN_OP_REDUCE && kg_nsrc(v->g, n) > 1) return "a reduction over loops must have become an accumulator";
     if (op != KN_OP_RANGE || kg_field(v->g, n, KN_F_RANGE_rank) > 0) return NULL;
     int64_t type = kg_field(v->g, n, KN_F_RANGE_type);
-    return type == KN_AXIS_UPCAST || type == KN_AXIS_UNROLL ? "an UPCAST or UNROLL loop must have become a shape" : NULL;
+    return type == KN_AXIS_UPCAST || type == KN_AXIS_UNROLL ? "an UPCAST or UNROLL loop must have become a shape"
+                                                            : NULL;
 }
 
 /* Arithmetic of dtype index must not overflow. Sources without bounds (data, unbounded sizes) say nothing. */
@@ -228,7 +231,8 @@ static bool check_linear(verifier *v, kn_ref root) {
             for (uint32_t k = kg_nsrc(v->g, s); ok && k-- > (op == KN_OP_END ? 1u : 0u);) {
                 if (!at[src[k]]) continue;
                 if (!depth || open[depth - 1] != src[k])
-                    ok = violation(v, s, "linear-nesting", "closes something that is not the innermost open loop or IF");
+                    ok =
+                        violation(v, s, "linear-nesting", "closes something that is not the innermost open loop or IF");
                 else depth--;
             }
         }

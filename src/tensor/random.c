@@ -3,8 +3,8 @@
  * A draw is a stream of Threefry 2x32 words (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3;
  * SC 2011): counters 0, 1, 2, ... under a key of the draw's own, which is Threefry of the number of the draw under the
  * seed. Element e is a function of key and e alone, so a draw does not depend on the device, the threads or the loop
- * order, and a shorter draw is the beginning of a longer one. The key stands in storage, not in a constant: programs that
- * differ only in what they draw have the same form and are compiled once. */
+ * order, and a shorter draw is the beginning of a longer one. The key stands in storage, not in a constant: programs
+ * that differ only in what they draw have the same form and are compiled once. */
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -21,8 +21,8 @@ static kn_ref random_block(const kt_call *c, kn_ref counter) {
     return kg_op2(c->g, KN_OP_THREEFRY, counter, kt_storage_node(c->kn, KN_U64, NULL, 0, &key));
 }
 
-/* Uniform in [0, 1) from the 24 high bits of the word of u64 `block` that starts at bit `shift`: a multiple of 2^-24, so
- * the conversion and the product are exact. */
+/* Uniform in [0, 1) from the 24 high bits of the word of u64 `block` that starts at bit `shift`: a multiple of 2^-24,
+ * so the conversion and the product are exact. */
 static kn_ref random_unit(const kt_call *c, kn_ref block, kn_ref shift) {
     kn_graph *g = c->g;
     kn_ref    word = kg_cast(g, shift ? kg_op2(g, KN_OP_SHR, block, shift) : block, KN_U32);
@@ -62,8 +62,8 @@ kn_tensor *kn_rand(kn_context *kn, const kn_dim *dims, int rank) {
     return kt_wrap_created(kn, random_uniform(&c, n, dims, rank), "kn_rand");
 }
 
-/* Box and Muller (A note on the generation of random normal deviates, 1958): sqrt(-2 ln(1 - u)) sin(2 pi v), u and v the
- * two words of one block. 1 - u is exact and never 0. */
+/* Box and Muller (A note on the generation of random normal deviates, 1958): sqrt(-2 ln(1 - u)) sin(2 pi v), u and v
+ * the two words of one block. 1 - u is exact and never 0. */
 kn_tensor *kn_randn(kn_context *kn, const kn_dim *dims, int rank) {
     kt_call    c;
     int64_t    n;
@@ -73,7 +73,7 @@ kn_tensor *kn_randn(kn_context *kn, const kn_dim *dims, int rank) {
     kn_ref    block = random_block(&c, kg_cast(g, kt_iota(&c, n, 1, 0), KN_U64));
     kn_ref    u = random_unit(&c, block, 0), v = random_unit(&c, block, kg_int(g, KN_U64, 32));
     kn_ref    log = kg_op1(g, KN_OP_LOG2, kg_op2(g, KN_OP_SUB, kg_float(g, KN_F32, 1), u));
-    kn_ref    radius = kg_op1(g, KN_OP_SQRT, kg_op2(g, KN_OP_MUL, log, kg_float(g, KN_F32, -2 * 0.69314718055994530942)));
+    kn_ref radius  = kg_op1(g, KN_OP_SQRT, kg_op2(g, KN_OP_MUL, log, kg_float(g, KN_F32, -2 * 0.69314718055994530942)));
     kn_ref    turn = kg_op1(g, KN_OP_SIN, kg_op2(g, KN_OP_MUL, v, kg_float(g, KN_F32, 2 * 3.14159265358979323846)));
     return kt_wrap_created(kn, kg_reshape(g, kg_op2(g, KN_OP_MUL, radius, turn), dims, rank), "kn_randn");
 }
@@ -89,6 +89,7 @@ kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *dims, int rank) {
     kn_graph *g = c.g;
     double    bound = sqrt(6.0 / fan_in);
     kn_ref    u = random_uniform(&c, n, dims, rank);
-    kn_ref    r = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, u, kg_float(g, KN_F32, 2 * bound)), kg_float(g, KN_F32, -bound));
+    kn_ref    r =
+        kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, u, kg_float(g, KN_F32, 2 * bound)), kg_float(g, KN_F32, -bound));
     return kt_wrap_created(kn, r, "kn_kaiming_uniform");
 }

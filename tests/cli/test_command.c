@@ -77,7 +77,8 @@ static void test_programs(void) {
     expect("ir cli_loop.kn --verify", 1, "store-target");
     expect("eval cli_a.kn", 1, "PARAM slot 0 has no input");
     expect("eval cli_a.kn --fill seq", 0, "f32[2,1]\n[[6.0],\n [15.0]]");
-    expect("eval cli_a.kn --fill seq --json", 0, "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
+    expect("eval cli_a.kn --fill seq --json", 0,
+           "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
 
     float    x[6]    = {1, 2, 3, 4, 5, 6};
     int32_t  i[3]    = {10, 20, 30};

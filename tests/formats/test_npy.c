@@ -64,7 +64,8 @@ static void test_errors(void) {
     refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", 8, "asks for 12 bytes");
     refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 8, "asks for 4 bytes");
     refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}", 8, "out of range");
-    refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775807, 9223372036854775807)}", 0, "out of range");
+    refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9223372036854775807, 9223372036854775807)}", 0,
+           "out of range");
     refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 8, "out of range");
     refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 8, "not a number");
     refuse("{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", 8, "not a tuple");

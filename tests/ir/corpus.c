@@ -149,9 +149,19 @@ static bool is_exact(const judge *j, kn_ref n) {
         if (!j->exact[kg_at(g, n, k)]) return false;
     if (kn_is_movement(op) && op != KN_OP_BITCAST) return true;
     switch (op) {
-    case KN_OP_PARAM: case KN_OP_CONST: case KN_OP_NEG: case KN_OP_MAX: case KN_OP_MIN: case KN_OP_WHERE: case KN_OP_CAST:
-    case KN_OP_TRUNC: case KN_OP_DETACH: case KN_OP_LOAD: case KN_OP_ADD: case KN_OP_SUB: case KN_OP_CONTIGUOUS_BACKWARD:
-        return true; /* inputs are small multiples of 1/64: sums of them do not round */
+    case KN_OP_PARAM:
+    case KN_OP_CONST:
+    case KN_OP_NEG:
+    case KN_OP_MAX:
+    case KN_OP_MIN:
+    case KN_OP_WHERE:
+    case KN_OP_CAST:
+    case KN_OP_TRUNC:
+    case KN_OP_DETACH:
+    case KN_OP_LOAD:
+    case KN_OP_ADD:
+    case KN_OP_SUB:
+    case KN_OP_CONTIGUOUS_BACKWARD: return true; /* inputs are small multiples of 1/64: sums of them do not round */
     default: return false;
     }
 }
@@ -164,7 +174,8 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
     double          most = dt == KN_F8E4M3 ? 200 : dt == KN_F16 || dt == KN_F8E5M2 ? 2000 : 1e5;
     bool           counted = op == KN_OP_CAST && !kn_is_float(kg_dtype(g, src[0])); /* rounds once, alike everywhere */
-    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e8 : most))) return "is too large or no number";
+    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e8 : most)))
+        return "is too large or no number";
     if (!kg_nsrc(g, n) || !kn_is_float(kg_dtype(g, src[0]))) return NULL;
     double coarse = dtype_tolerance(kg_dtype(g, src[0])) * 4;
     double a      = kn_is_alu(op) ? value_at(j, src[0], of, i).f : 0;

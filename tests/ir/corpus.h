@@ -1,7 +1,8 @@
 /* corpus.h - the corpus of text programs: one set of programs for every engine.
  *
- * tests/ir/corpus/FILE.kn holds many programs, each below a line "--- name". hand_*.kn are written by hand; gen_*.kn are
- * what gen_corpus.c makes (test_ir_corpus --write). A program is a value, or a TUPLE of values, over PARAMs 0, 1, ... */
+ * tests/ir/corpus/FILE.kn holds many programs, each below a line "--- name". hand_*.kn are written by hand; gen_*.kn
+ * are what gen_corpus.c makes (test_ir_corpus --write). A program is a value, or a TUPLE of values, over PARAMs 0, 1,
+ * ... */
 #ifndef KN_CORPUS_H
 #define KN_CORPUS_H
 
@@ -23,8 +24,8 @@ typedef struct corpus_case {
     double    tolerance; /* what two correct engines may differ by, relative to max(1, |value|) */
 } corpus_case;
 
-/* fn(program, user) for each program of the folder's .kn files, in a fixed order; how many, -1 with a message when a file
- * cannot be read. */
+/* fn(program, user) for each program of the folder's .kn files, in a fixed order; how many, -1 with a message when a
+ * file cannot be read. */
 #define CORPUS_DIR KN_TEST_SOURCE "/tests/ir/corpus"
 int  corpus_each(const char *folder, void (*fn)(const corpus_program *p, void *user), void *user);
 bool corpus_open(const char *text, corpus_case *c, kn_fault *f);

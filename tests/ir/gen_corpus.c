@@ -1,7 +1,7 @@
 /* gen_corpus.c - makes the generated part of the corpus: valid programs of the kinds that tensor code gives.
  *
- * A family is a function that builds one program from random choices; a program is kept when it is large enough, new, and
- * well conditioned (corpus.h), else the next seed is tried. Which program a seed gives may differ from compiler to
+ * A family is a function that builds one program from random choices; a program is kept when it is large enough, new,
+ * and well conditioned (corpus.h), else the next seed is tried. Which program a seed gives may differ from compiler to
  * compiler (arguments are evaluated in any order), so what was made once is kept in the corpus. */
 #include "corpus.h"
 
@@ -64,7 +64,9 @@ static kn_ref grown(gen *G, kn_ref x, int rank, int64_t a, int64_t b, int64_t c,
 static kn_ref reduced(gen *G, int op, kn_ref x, int64_t axis) { return kg_reduce(G->g, x, op, &axis, 1); }
 static int    rank_of(gen *G, kn_ref x) { return kg_rank(G->g, x); }
 static int64_t dim(gen *G, kn_ref x, int i) { return kg_shape(G->g, x, NULL)[i]; }
-static kn_ref param3(gen *G, int dt, int rank, int64_t a, int64_t b, int64_t c) { return param(G, dt, (int64_t[]){a, b, c}, rank); }
+static kn_ref  param3(gen *G, int dt, int rank, int64_t a, int64_t b, int64_t c) {
+     return param(G, dt, (int64_t[]){a, b, c}, rank);
+}
 
 /* e^x = 2^(x log2 e) */
 static kn_ref exp_of(gen *G, kn_ref x) { return OP1(EXP2, MUL(x, num(G, x, 1.4426950408889634))); }
@@ -93,7 +95,9 @@ static kn_ref float_unary(gen *G, kn_ref x) {
     case 5: return OP1(LOG2, ADD(MUL(x, x), num(G, x, 0.5)));
     case 6: return OP1(TRUNC, MUL(x, num(G, x, 1.5)));
     case 7: return MAX(x, OP1(NEG, x));
-    case 8: return kg_op2(G->g, KN_OP_POW, ADD(MIN(MUL(x, x), num(G, x, 4)), num(G, x, 0.5)), num(G, x, coin(G) ? 1.5 : -0.5));
+    case 8:
+        return kg_op2(G->g, KN_OP_POW, ADD(MIN(MUL(x, x), num(G, x, 4)), num(G, x, 0.5)),
+                      num(G, x, coin(G) ? 1.5 : -0.5));
     case 9: return activation(G, x);
     case 10: return ADD(x, num(G, x, (double)pick(G, 9) / 4 - 1));
     case 11: return MUL(x, num(G, x, (double)pick(G, 9) / 4 - 1));
@@ -176,7 +180,8 @@ static kn_ref fam_boolean(gen *G) {
     kn_ref  x = param(G, KN_F32, d, rank), i = broadcast_param(G, KN_I32, d, rank), p = param(G, KN_BOOL, d, rank);
     kn_ref  b[4] = {compare(G, x, num(G, x, 0.5)), compare(G, i, num(G, i, 2)), p, compare(G, p, OP1(NOT, p))};
     for (int k = 0; k < 6; k++) {
-        static const int ops[] = {KN_OP_AND, KN_OP_OR, KN_OP_XOR, KN_OP_ADD, KN_OP_MUL, KN_OP_CMPNE, KN_OP_MAX, KN_OP_MIN};
+        static const int ops[] = {KN_OP_AND, KN_OP_OR,    KN_OP_XOR, KN_OP_ADD,
+                                  KN_OP_MUL, KN_OP_CMPNE, KN_OP_MAX, KN_OP_MIN};
         int              to = pick(G, 4);
         b[to] = pick(G, 4) ? kg_op2(G->g, ops[pick(G, KN_COUNT(ops))], b[pick(G, 4)], b[pick(G, 4)]) : OP1(NOT, b[to]);
         if (pick(G, 5) == 0) b[to] = OP3(WHERE, b[pick(G, 4)], b[pick(G, 4)], b[to]);
@@ -290,7 +295,8 @@ static kn_ref fam_reduce(gen *G) {
 
 static kn_ref matmul(gen *G, kn_ref a, kn_ref b) { /* (M,K) x (K,N) */
     int64_t m = dim(G, a, 0), k = dim(G, a, 1), n = dim(G, b, 1);
-    kn_ref  x = grown(G, shaped(G, a, 3, m, k, 1, 0), 3, m, k, n, 0), y = grown(G, shaped(G, b, 3, 1, k, n, 0), 3, m, k, n, 0);
+    kn_ref  x = grown(G, shaped(G, a, 3, m, k, 1, 0), 3, m, k, n, 0),
+           y  = grown(G, shaped(G, b, 3, 1, k, n, 0), 3, m, k, n, 0);
     return shaped(G, reduced(G, KN_OP_ADD, MUL(x, y), 1), 2, m, n, 0, 0);
 }
 static kn_ref weight(gen *G, int64_t k, int64_t n) { /* small enough that sums stay small */
@@ -330,7 +336,8 @@ static kn_ref fam_batched(gen *G) {
 }
 
 static kn_ref softmax(gen *G, kn_ref x, int axis, bool logs) {
-    kn_ref z = SUB(x, OP1(DETACH, reduced(G, KN_OP_MAX, x, axis))), e = exp_of(G, z), s = reduced(G, KN_OP_ADD, e, axis);
+    kn_ref z = SUB(x, OP1(DETACH, reduced(G, KN_OP_MAX, x, axis))), e = exp_of(G, z),
+           s = reduced(G, KN_OP_ADD, e, axis);
     if (logs) return SUB(z, MUL(OP1(LOG2, s), num(G, s, 0.6931471805599453)));
     return coin(G) ? OP2(DIV, e, s) : MUL(e, OP1(RECIP, s));
 }
@@ -362,7 +369,8 @@ static kn_ref windows(gen *G, kn_ref x, int64_t k, int64_t stride) { /* (r, n) -
     int64_t r = dim(G, x, 0), n = dim(G, x, 1), out = (n - k) / stride + 1, reps = (k * (n + 1) + n - 1) / n;
     x = shaped(G, grown(G, shaped(G, x, 3, r, 1, n, 0), 3, r, reps, n, 0), 2, r, reps * n, 0, 0);
     x = kg_shrink(G->g, x, (int64_t[]){0, 0}, (int64_t[]){r, k * (n + 1)}, 2);
-    x = kg_shrink(G->g, shaped(G, x, 3, r, k, n + 1, 0), (int64_t[]){0, 0, 0}, (int64_t[]){r, k, stride * (out - 1) + 1}, 3);
+    x = kg_shrink(G->g, shaped(G, x, 3, r, k, n + 1, 0), (int64_t[]){0, 0, 0},
+                  (int64_t[]){r, k, stride * (out - 1) + 1}, 3);
     if (stride > 1) { /* every stride-th start */
         x = kg_pad(G->g, x, (int64_t[]){0, 0, 0}, (int64_t[]){r, k, stride * out}, 3);
         x = kg_shrink(G->g, shaped(G, x, 4, r, k, out, stride), (int64_t[]){0, 0, 0, 0}, (int64_t[]){r, k, out, 1}, 4);
@@ -372,13 +380,15 @@ static kn_ref windows(gen *G, kn_ref x, int64_t k, int64_t stride) { /* (r, n) -
 }
 
 static kn_ref fam_conv(gen *G) {
-    int64_t cin = 1 + pick(G, 3), cout = 1 + pick(G, 4), n = 6 + pick(G, 11), k = 1 + pick(G, 4), stride = 1 + pick(G, 2), pad = pick(G, 3);
+    int64_t cin = 1 + pick(G, 3), cout = 1 + pick(G, 4), n = 6 + pick(G, 11), k = 1 + pick(G, 4),
+            stride = 1 + pick(G, 2), pad = pick(G, 3);
     kn_ref  x = param3(G, KN_F32, 2, cin, n, 0);
     if (pad) x = kg_pad(G->g, x, (int64_t[]){0, pad}, (int64_t[]){cin, n + 2 * pad}, 2);
     kn_ref  w   = windows(G, x, k, stride); /* (cin, out, k) */
     int64_t out = dim(G, w, 1);
     if (pick(G, 3) == 0) /* pooling */
-        return activation(G, coin(G) ? reduced(G, KN_OP_MAX, w, 2) : MUL(reduced(G, KN_OP_ADD, w, 2), num(G, w, 1.0 / (double)k)));
+        return activation(G, coin(G) ? reduced(G, KN_OP_MAX, w, 2)
+                                     : MUL(reduced(G, KN_OP_ADD, w, 2), num(G, w, 1.0 / (double)k)));
     kn_ref f = param3(G, KN_F32, 3, cout, cin, k);
     kn_ref t = MUL(shaped(G, kg_permute(G->g, w, (int64_t[]){1, 0, 2}, 3), 4, 1, out, cin, k),
                    MUL(shaped(G, f, 4, cout, 1, cin, k), num(G, f, 0.25)));
@@ -390,7 +400,8 @@ static kn_ref fam_conv(gen *G) {
 static kn_ref one_hot(gen *G, kn_ref labels, int64_t classes) { /* (n) -> bool (n, classes) */
     int64_t n = dim(G, labels, 0);
     kn_ref  i = CAST(kg_iota(G->g, classes, 0, KN_AXIS_LOOP, 1, 0), kg_dtype(G->g, labels));
-    return OP2(CMPEQ, grown(G, shaped(G, labels, 2, n, 1, 0, 0), 2, n, classes, 0, 0), grown(G, shaped(G, i, 2, 1, classes, 0, 0), 2, n, classes, 0, 0));
+    return OP2(CMPEQ, grown(G, shaped(G, labels, 2, n, 1, 0, 0), 2, n, classes, 0, 0),
+               grown(G, shaped(G, i, 2, 1, classes, 0, 0), 2, n, classes, 0, 0));
 }
 
 static kn_ref fam_gather(gen *G) {
@@ -416,7 +427,8 @@ static kn_ref fam_gather(gen *G) {
     }
     case 3: { /* argmax: the first place of the largest */
         kn_ref x = param3(G, KN_F32, 2, n, classes, 0), m = reduced(G, KN_OP_MAX, x, 1);
-        kn_ref i = grown(G, shaped(G, CAST(kg_iota(G->g, classes, 0, KN_AXIS_LOOP, 1, 0), KN_I32), 2, 1, classes, 0, 0), 2, n, classes, 0, 0);
+        kn_ref i = grown(G, shaped(G, CAST(kg_iota(G->g, classes, 0, KN_AXIS_LOOP, 1, 0), KN_I32), 2, 1, classes, 0, 0),
+                         2, n, classes, 0, 0);
         kn_ref w = OP3(WHERE, OP2(CMPEQ, x, m), i, num(G, i, (double)classes));
         return CAST(reduced(G, KN_OP_MIN, w, 1), coin(G) ? KN_I64 : KN_F32);
     }
@@ -432,8 +444,10 @@ static kn_ref fam_random(gen *G) {
     kn_ref  i = CAST(kg_iota(G->g, n, 0, KN_AXIS_LOOP, 1, 0), KN_U64), k = param3(G, KN_U64, 1, 1, 0, 0);
     kn_ref  r = OP2(THREEFRY, ADD(i, num(G, i, pick(G, 100))), coin(G) ? k : OP2(XOR, k, num(G, k, 12345)));
     if (coin(G)) r = OP2(THREEFRY, r, grown(G, k, 1, n, 0, 0, 0));
-    kn_ref w = coin(G) ? CAST(OP2(SHR, r, num(G, r, 32)), KN_U32) : CAST(OP2(AND, r, kg_int(G->g, KN_U64, 0xffffffff)), KN_U32);
-    kn_ref u = MUL(CAST(OP2(SHR, w, num(G, w, 8)), KN_F32), kg_float(G->g, KN_F32, 1.0 / 16777216)); /* uniform in [0,1) */
+    kn_ref w = coin(G) ? CAST(OP2(SHR, r, num(G, r, 32)), KN_U32)
+                       : CAST(OP2(AND, r, kg_int(G->g, KN_U64, 0xffffffff)), KN_U32);
+    kn_ref u =
+        MUL(CAST(OP2(SHR, w, num(G, w, 8)), KN_F32), kg_float(G->g, KN_F32, 1.0 / 16777216)); /* uniform in [0,1) */
     switch (pick(G, 3)) {
     case 0: return kg_list(G->g, KN_OP_TUPLE, (kn_ref[]){w, ADD(MUL(u, num(G, u, 2)), num(G, u, -1))}, 2);
     case 1: return reduced(G, KN_OP_ADD, MUL(u, num(G, u, 1.0 / 16)), 0);
@@ -459,7 +473,8 @@ static kn_ref fam_mixed(gen *G) {
     int     rank = gen_shape(G, d, 2, 3, 600);
     kn_ref  x = param(G, KN_F32, d, rank), out[4];
     int     n = 2 + pick(G, 2);
-    for (int k = 0; k < 2; k++) x = coin(G) ? float_unary(G, x) : float_binary(G, x, broadcast_param(G, KN_F32, d, rank));
+    for (int k = 0; k < 2; k++)
+        x = coin(G) ? float_unary(G, x) : float_binary(G, x, broadcast_param(G, KN_F32, d, rank));
     for (int k = 0; k < n; k++) {
         kn_ref y = x;
         switch (pick(G, 5)) {
@@ -535,7 +550,8 @@ static bool try_program(const gen_family *fam, uint64_t seed, kn_str *text) {
         corpus_close(&c);
     }
     kg_free(G.g);
-    if (!ok && getenv("GEN_CORPUS_WHY")) fprintf(stderr, "%s %llu: %s %s\n", fam->name, (unsigned long long)seed, why, f.text);
+    if (!ok && getenv("GEN_CORPUS_WHY"))
+        fprintf(stderr, "%s %llu: %s %s\n", fam->name, (unsigned long long)seed, why, f.text);
     return ok;
 }
 

@@ -224,7 +224,8 @@ static void functions(void) {
 }
 
 static void identities(void) {
-    CHECK(kn_identity(KN_OP_MAX, KN_F32).f == -(double)INFINITY && kn_identity(KN_OP_MIN, KN_F16).f == (double)INFINITY);
+    CHECK(kn_identity(KN_OP_MAX, KN_F32).f == -(double)INFINITY &&
+          kn_identity(KN_OP_MIN, KN_F16).f == (double)INFINITY);
     CHECK(kn_identity(KN_OP_MAX, KN_F8E4M3).f == -448 && kn_identity(KN_OP_MUL, KN_F64).f == 1);
     CHECK_EQ(kn_identity(KN_OP_MIN, KN_U64).i, -1);
     CHECK_EQ(kn_identity(KN_OP_MIN, KN_I8).i, 127);

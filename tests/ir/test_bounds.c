@@ -13,7 +13,8 @@ static const int ops[] = {KN_OP_ADD,   KN_OP_SUB,   KN_OP_MUL,   KN_OP_MAX,   KN
                           KN_OP_WHERE, KN_OP_CAST,  KN_OP_CAST,  KN_OP_CAST,  KN_OP_MULACC, KN_OP_BITCAST};
 
 static int64_t some_int(int dt) {
-    static const int64_t odd[] = {0, 1, -1, 2, 3, 7, 8, 31, 63, 64, 127, 128, 255, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+    static const int64_t odd[] = {0,  1,   -1,  2,   3,         7,         8,         31,       63,
+                                  64, 127, 128, 255, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
     if (dt == KN_INDEX) return (int64_t)draw(20) - 6;
     return draw(2) ? odd[draw(KN_COUNT(odd))] : (int64_t)draw(40) - 20;
 }

@@ -58,7 +58,8 @@ static void count_ops(tally *t, const corpus_case *c) {
     kn_free(kg_alloc(c->g), order, n * sizeof *order);
 }
 
-static void compare(const corpus_program *p, const char *name, const kn_value *a, const kn_value *b, int k, double tolerance) {
+static void compare(const corpus_program *p, const char *name, const kn_value *a, const kn_value *b, int k,
+                    double tolerance) {
     bool same = a->dtype == b->dtype && a->numel == b->numel;
     CHECK(same);
     for (int64_t i = 0; same && i < a->numel; i++) {
@@ -142,7 +143,8 @@ static void test_coverage(void) {
     qsort(total.nodes, (size_t)KN_MIN(total.programs, KN_COUNT(total.nodes)), sizeof *total.nodes, by_size);
     CHECK(total.nodes[total.programs / 2] >= 10);
     for (int op = 0; op < KN_OP_COUNT; op++)
-        if (must_occur(op) && !CHECK(total.uses[op] >= 5)) fprintf(stderr, "%s: %d programs\n", kn_ops[op].name, total.uses[op]);
+        if (must_occur(op) && !CHECK(total.uses[op] >= 5))
+            fprintf(stderr, "%s: %d programs\n", kn_ops[op].name, total.uses[op]);
 }
 
 /* Programs that no corpus has seen. */

@@ -78,7 +78,8 @@ static void movement(void) {
     gives(P "%1 = INDEX (NEG %p) 1 2", s, 1, WANT(-6));
     gives(P "%1 = INDEX %p [1, 0, 1] [2, 0]", s, 1, WANT(6, 4, 3, 1, 6, 4));
     gives(P "%1 = INDEX (NEG %p) [1, 0]", s, 1, WANT(-4, -5, -6, -1, -2, -3));
-    gives(P "%1 = BITCAST {i32} %p", s, 1, WANT(0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000));
+    gives(P "%1 = BITCAST {i32} %p", s, 1,
+          WANT(0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000, 0x40c00000));
     gives("%p = PARAM {slot=0} [6]\n%1 = SLICE {size=2} %p 3", s, 1, WANT(4, 5));
     gives("%p = PARAM {slot=0} [6]\n%1 = SLICE {size=2, dtype=i32} (NEG %p) 0", s, 1, WANT(-1082130432, -1073741824));
     gives("%p = PARAM {slot=0} [6]\n%1 = INDEX {1} %p 8", s, 1, WANT(3));
@@ -154,7 +155,8 @@ static void variables(void) {
     refuses(N "%1 = ADD %n 1", s, 2, KN_ERR_ARG, "bounds");
     gives(N "%1 = BIND %n 4", NULL, 0, WANT(4));
     refuses(N "%1 = BIND %n 7", NULL, 0, KN_ERR_ARG, "bounds");
-    gives("%b = PARAM {slot=1} [6]\n%o = PARAM {slot=0, dtype=index} []\n%1 = SHRINK %b [(SUB %o 2)] [2]", s, 2, WANT(5, 6));
+    gives("%b = PARAM {slot=1} [6]\n%o = PARAM {slot=0, dtype=index} []\n%1 = SHRINK %b [(SUB %o 2)] [2]", s, 2,
+          WANT(5, 6));
 #undef N
 }
 
@@ -255,10 +257,13 @@ static void loops(void) {
     gives(P "%i = RANGE {id=0} 3\n%l = RANGE {id=5, type=UPCAST, rank=1} 2\n"
           "%1 = REDUCE {op=ADD} (LOAD (INDEX %x (ADD (MUL %i 2) %l))) %i", s, 2, WANT(12, 11));
     gives(P "%i = RANGE {id=0} 3\n%j = RANGE {id=1} 2\n"
-          "%b = BUFFERIZE (LOAD (INDEX %x (ADD (MUL %j 3) %i))) %i %j\n%1 = NEG %b", s, 2, WANT(-3, -1, -1, -5, -4, -9));
+            "%b = BUFFERIZE (LOAD (INDEX %x (ADD (MUL %j 3) %i))) %i %j\n%1 = NEG %b",
+          s, 2, WANT(-3, -1, -1, -5, -4, -9));
     /* atomics add up */
     memset(out, 0, sizeof out);
-    CHECK(run(P "%i = RANGE {id=0} 6\n%a = ATOMIC_ADD (INDEX %o (MOD %i 2)) (LOAD (INDEX %x %i))\n%r = SINK (END %a %i)", s, 2));
+    CHECK(run(P
+              "%i = RANGE {id=0} 6\n%a = ATOMIC_ADD (INDEX %o (MOD %i 2)) (LOAD (INDEX %x %i))\n%r = SINK (END %a %i)",
+              s, 2));
     CHECK(out[0] == 12 && out[1] == 11);
 #undef P
 }
@@ -267,18 +272,19 @@ static void linear_code(void) {
     float    in[6] = {3, 1, 4, 1, 5, 9}, out[6];
     kn_array s[] = {F32(out), F32(in)};
     /* prefix sums again, an accumulator in a register and two nested loops; the gate is a branch */
-    const char *text = "%o = PARAM {slot=0} [6]\n%x = PARAM {slot=1} [6]\n"
-                       "%acc = BUFFER {slot=0, size=1, space=REG}\n"
-                       "%i = RANGE {id=0} 6\n"
-                       "%acci = AFTER %acc %i\n%ai = INDEX %acci 0\n%init = STORE %ai 0.0:f32\n"
-                       "%n = ADD %i 1\n%j = RANGE {id=1} %n\n"
-                       "%accj = AFTER %acc %init %j\n%aj = INDEX %accj 0\n%la = LOAD %aj\n%xj = INDEX %x %j\n%lx = LOAD %xj\n"
-                       "%sum = ADD %la %lx\n%st = STORE %aj %sum\n%ej = END %st %j\n"
-                       "%accd = AFTER %acc %ej\n%ad = INDEX %accd 0\n%d = LOAD %ad\n"
-                       "%odd = CMPNE (MOD %i 2) 0\n%if = IF %odd\n%oi = INDEX %o %i\n%w = STORE %oi %d\n%fi = ENDIF %if\n"
-                       "%ei = END %w %i\n"
-                       "%r = LINEAR %o %x %acc %i %acci %ai %init %n %j %accj %aj %la %xj %lx %sum %st %ej %accd %ad %d "
-                       "%odd %if %oi %w %fi %ei";
+    const char *text =
+        "%o = PARAM {slot=0} [6]\n%x = PARAM {slot=1} [6]\n"
+        "%acc = BUFFER {slot=0, size=1, space=REG}\n"
+        "%i = RANGE {id=0} 6\n"
+        "%acci = AFTER %acc %i\n%ai = INDEX %acci 0\n%init = STORE %ai 0.0:f32\n"
+        "%n = ADD %i 1\n%j = RANGE {id=1} %n\n"
+        "%accj = AFTER %acc %init %j\n%aj = INDEX %accj 0\n%la = LOAD %aj\n%xj = INDEX %x %j\n%lx = LOAD %xj\n"
+        "%sum = ADD %la %lx\n%st = STORE %aj %sum\n%ej = END %st %j\n"
+        "%accd = AFTER %acc %ej\n%ad = INDEX %accd 0\n%d = LOAD %ad\n"
+        "%odd = CMPNE (MOD %i 2) 0\n%if = IF %odd\n%oi = INDEX %o %i\n%w = STORE %oi %d\n%fi = ENDIF %if\n"
+        "%ei = END %w %i\n"
+        "%r = LINEAR %o %x %acc %i %acci %ai %init %n %j %accj %aj %la %xj %lx %sum %st %ej %accd %ad %d "
+        "%odd %if %oi %w %fi %ei";
     for (int i = 0; i < 6; i++) out[i] = -7;
     if (!CHECK(run(text, s, 2))) fprintf(stderr, "  %s\n", t.f.text);
     CHECK(out[0] == -7 && out[1] == 4 && out[2] == -7 && out[3] == 9 && out[5] == 23);
@@ -305,16 +311,18 @@ static void schedules(void) {
                        "%r = LINEAR %c1 %c2";
     if (!CHECK(run(text, s, 2))) fprintf(stderr, "  %s\n", t.f.text);
     CHECK(out[0] == 8 && out[3] == 2);
-    refuses("%k = SINK (STORE (PARAM {slot=0} [4]) 1.0:f32)\n%r = LINEAR (CALL %k (PARAM {slot=7} [4]))", s, 2, KN_ERR_ARG,
-            "slot=7");
+    refuses("%k = SINK (STORE (PARAM {slot=0} [4]) 1.0:f32)\n%r = LINEAR (CALL %k (PARAM {slot=7} [4]))", s, 2,
+            KN_ERR_ARG, "slot=7");
     refuses("%r = LINEAR (CALL (CUSTOM_FUNCTION {\"f\"}))", s, 2, KN_ERR_UNSUPPORTED, "device");
 }
 
 static void hardware_indices(void) {
     float    out[6] = {0};
     kn_array s[] = {F32(out), F32(A6)};
-    CHECK(run("%o = PARAM {slot=0} [6]\n%x = PARAM {slot=1} [6]\n%g = SPECIAL {\"gidx0\"} 2\n%l = SPECIAL {\"lidx0\"} 3\n"
-              "%i = ADD (MUL %g 3) %l\n%r = SINK (STORE (INDEX %o %i) (NEG (LOAD (INDEX %x %i))))", s, 2));
+    CHECK(
+        run("%o = PARAM {slot=0} [6]\n%x = PARAM {slot=1} [6]\n%g = SPECIAL {\"gidx0\"} 2\n%l = SPECIAL {\"lidx0\"} 3\n"
+            "%i = ADD (MUL %g 3) %l\n%r = SINK (STORE (INDEX %o %i) (NEG (LOAD (INDEX %x %i))))",
+            s, 2));
     CHECK(out[0] == -1 && out[3] == -4 && out[5] == -6);
     refuses("%l = SPECIAL {\"lidx0\"} 3\n%b = BARRIER\n%r = SINK %b (END (GROUP) (RANGE {id=1} %l))", NULL, 0,
             KN_ERR_UNSUPPORTED, "BARRIER");

@@ -66,7 +66,8 @@ CASE(c_flip, B(MUL, kg_flip(g, x[0], D(1, 0)), x[1]))
 CASE(c_pad, B(MUL, kg_pad(g, x[0], L(1, 2), D(4, 7)), x[1]))
 CASE(c_shrink, B(MUL, kg_shrink(g, x[0], L(1, 0), D(2, 2)), x[1]))
 CASE(c_stack, B(MUL, kg_list(g, KN_OP_STACK, (kn_ref[]){x[0], x[1], U(SIN, x[0])}, 3), x[2]))
-CASE(c_index, B(MUL, kg_index(g, x[0], (kn_ref[]){kg_idx(g, 1)}, 1), kg_index(g, x[0], (kn_ref[]){kg_idx(g, 2), kg_idx(g, 1)}, 2)))
+CASE(c_index, B(MUL, kg_index(g, x[0], (kn_ref[]){kg_idx(g, 1)}, 1),
+                kg_index(g, x[0], (kn_ref[]){kg_idx(g, 2), kg_idx(g, 1)}, 2)))
 CASE(c_load, B(MUL, kg_load_to(g, U(SIN, x[0]), 0, KN_GLOBAL), x[0]))
 CASE(c_backward, B(MUL, U(CONTIGUOUS_BACKWARD, U(SIN, x[0])), x[0]))
 CASE(c_broadcast, B(MUL, B(ADD, x[0], x[1]), x[2]))
@@ -74,7 +75,8 @@ CASE(c_scalar, B(MUL, B(SUB, x[0], x[1]), x[0]))
 
 static kn_ref c_slice(kn_graph *g, const kn_ref *x) {
     int64_t words[KN_SLICE_WORDS] = {4, KN_F64};
-    kn_ref  part = kg_make(g, KN_OP_SLICE, 0, kg_intern_words(g, words, KN_SLICE_WORDS), (kn_ref[]){x[0], kg_idx(g, 2)}, 2);
+    kn_ref  part =
+        kg_make(g, KN_OP_SLICE, 0, kg_intern_words(g, words, KN_SLICE_WORDS), (kn_ref[]){x[0], kg_idx(g, 2)}, 2);
     return B(MUL, part, x[1]);
 }
 
@@ -238,7 +240,8 @@ static void differences(void) {
 }
 
 /* d sum(y) / dx at given points. */
-static bool point(kn_ref (*build)(kn_graph *, const kn_ref *), int nin, int64_t n, double in[][8], double *out, int wrt) {
+static bool point(kn_ref (*build)(kn_graph *, const kn_ref *), int nin, int64_t n, double in[][8], double *out,
+                  int wrt) {
     kn_graph *g = kg_new(NULL);
     kn_ref    x[MAX_IN], grad;
     kn_array  slots[MAX_IN];
@@ -288,7 +291,7 @@ static void asked(void) {
     kn_ref    b = kg_buffer(g, 1, 6, KN_F64, 0, KN_GLOBAL), w = kg_reshape(g, b, D(2, 3));
     kn_ref    h = U(SIN, w), view = kg_reshape(g, b, D(3, 2)), other = kg_param(g, 0, KN_F64, D(4));
     kn_ref    loss = B(ADD, sum_all(g, B(MUL, h, h)), sum_all(g, view)), grad[4] = {0};
-    kn_ref    assigned = kg_reshape(g, kg_after(g, b, (kn_ref[]){kg_store(g, b, kg_reshape(g, h, D(6)), 0)}, 1), D(2, 3));
+    kn_ref assigned = kg_reshape(g, kg_after(g, b, (kn_ref[]){kg_store(g, b, kg_reshape(g, h, D(6)), 0)}, 1), D(2, 3));
     CHECK(kn_gradient_nodes(g, loss, (kn_ref[]){w, h, other, view}, 4, grad, NULL, &f));
     CHECK(kg_same_shape(g, grad[0], w) && kg_same_shape(g, grad[1], h) && kg_same_shape(g, grad[2], other));
     CHECK(kg_op(g, grad[0]) == KN_OP_RESHAPE && kg_op(g, kg_at(g, grad[0], 0)) == KN_OP_ADD);

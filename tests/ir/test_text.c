@@ -62,13 +62,15 @@ static void test_round_trip(void) {
     round_trip("%1 = TUPLE []", "%1 = TUPLE []\n");
     round_trip("%1 = TUPLE", "%1 = TUPLE\n");
     round_trip("%1 = CONST !3 {7}\n%2 = TUPLE %1 7", "%1 = CONST !3 {7} : index\n%2 = TUPLE %1 7\n");
-    round_trip("%1 = TUPLE (NEG\n 1:i8 # in brackets a line may end\n) [1,\n2]", "%1 = NEG 1:i8 : i8\n%2 = TUPLE %1 [1, 2]\n");
+    round_trip("%1 = TUPLE (NEG\n 1:i8 # in brackets a line may end\n) [1,\n2]",
+               "%1 = NEG 1:i8 : i8\n%2 = TUPLE %1 [1, 2]\n");
 }
 
 static void test_constants(void) {
-    round_trip("%1 = TUPLE 3 -3 9223372036854775807 -9223372036854775808 3:i32 -128:i8 255:u8 18446744073709551615:u64 "
-               "true false 0.1:f32 0.1:f64 -0.0:f32 inf:f32 -inf:f16 nan:f64 1e-45:f32 65504.0:f16 1e300:f64 448.0:f8e4m3",
-               NULL);
+    round_trip(
+        "%1 = TUPLE 3 -3 9223372036854775807 -9223372036854775808 3:i32 -128:i8 255:u8 18446744073709551615:u64 "
+        "true false 0.1:f32 0.1:f64 -0.0:f32 inf:f32 -inf:f16 nan:f64 1e-45:f32 65504.0:f16 1e300:f64 448.0:f8e4m3",
+        NULL);
     round_trip("%1 = TUPLE nan(0xfff8000000000000):f32 nan:f32 nan(0x7ff8000000000001):f64", NULL);
     round_trip("%1 = TUPLE 2:f32 1:bool", "%1 = TUPLE 2.0:f32 true\n");
 }
@@ -155,16 +157,66 @@ static uint64_t next_random(uint64_t *s) {
 /* Mutations of valid programs: bytes, spans, and words of the language in odd places. Whatever still parses must
  * round-trip. */
 static void test_fuzz(void) {
-    static const char *const seeds[] = {example, kernel,
-        "%1 = PARAM {slot=0, dtype=u8} [4, 4]\n%2 = BITCAST {i32} %1\n%3 = PAD %2 [1, 1] [6, 3]\n%4 = FLIP {axes=(1, 0)} %3\n"
+    static const char *const seeds[] = {
+        example, kernel,
+        "%1 = PARAM {slot=0, dtype=u8} [4, 4]\n%2 = BITCAST {i32} %1\n%3 = PAD %2 [1, 1] [6, 3]\n%4 = FLIP {axes=(1, "
+        "0)} %3\n"
         "%5 = FUNCTION (TUPLE %4 (SHRINK %4 [0, 1] [2, 2])) 3\n%6 = GETTUPLE {1} %5\n%7 = LOAD {device=\"CPU:1\"} %6\n",
-        "%1 = PARAM {slot=0, dtype=index, min=1, max=9} []\n%2 = PARAM {slot=1} [%1, 3]\n%3 = EXPAND (RESHAPE %2 [%1, 1, 3]) "
+        "%1 = PARAM {slot=0, dtype=index, min=1, max=9} []\n%2 = PARAM {slot=1} [%1, 3]\n%3 = EXPAND (RESHAPE %2 [%1, "
+        "1, 3]) "
         "[%1, 5, 3] : f32[%1,5,3]\n%4 = BUFFERIZE {device=\"CPU\", removable=true} %3 (RANGE {id=2, type=THREAD} %1)\n"
-        "%5 = WMMA {name=\"w\", n=1, dtype_in=f16, axes=(1, 2)} 1.0:f32 2.0:f32 3.0:f32\n%6 = TUPLE %4 %5 (BINARY {\"\\x00a\"})"};
-    static const char *const words[] = {"%1", "%2", "%3", " ", "(", ")", "[", "]", "{", "}", "3", "-1", ":", "f32", "i64",
-        "nan:f32", "inf", "9223372036854775807", "1099511627776", "ADD", "REDUCE", "INDEX", "RANGE", "SHL", "MOD", "IDIV", "{op=MAX}",
-        "{axes=(0)}", "STACK", "[]", "[0]", "TUPLE", "GETTUPLE {0}", "FUNCTION", "EXPAND", "\n", "\"", "!5", ",", "=", "0",
-        "RESHAPE", "PERMUTE", "SLICE {size=9, dtype=i8}", "ALLREDUCE", "REPLICATED {axes=(0)}", "true", "?", "#", "BITCAST {i8}"};
+        "%5 = WMMA {name=\"w\", n=1, dtype_in=f16, axes=(1, 2)} 1.0:f32 2.0:f32 3.0:f32\n%6 = TUPLE %4 %5 (BINARY "
+        "{\"\\x00a\"})"};
+    static const char *const words[] = {"%1",
+                                        "%2",
+                                        "%3",
+                                        " ",
+                                        "(",
+                                        ")",
+                                        "[",
+                                        "]",
+                                        "{",
+                                        "}",
+                                        "3",
+                                        "-1",
+                                        ":",
+                                        "f32",
+                                        "i64",
+                                        "nan:f32",
+                                        "inf",
+                                        "9223372036854775807",
+                                        "1099511627776",
+                                        "ADD",
+                                        "REDUCE",
+                                        "INDEX",
+                                        "RANGE",
+                                        "SHL",
+                                        "MOD",
+                                        "IDIV",
+                                        "{op=MAX}",
+                                        "{axes=(0)}",
+                                        "STACK",
+                                        "[]",
+                                        "[0]",
+                                        "TUPLE",
+                                        "GETTUPLE {0}",
+                                        "FUNCTION",
+                                        "EXPAND",
+                                        "\n",
+                                        "\"",
+                                        "!5",
+                                        ",",
+                                        "=",
+                                        "0",
+                                        "RESHAPE",
+                                        "PERMUTE",
+                                        "SLICE {size=9, dtype=i8}",
+                                        "ALLREDUCE",
+                                        "REPLICATED {axes=(0)}",
+                                        "true",
+                                        "?",
+                                        "#",
+                                        "BITCAST {i8}"};
     uint64_t rng    = 12345;
     long     parsed = 0;
     for (int round = 0; round < 60000; round++) {

@@ -35,7 +35,8 @@ static void test_memory(void) {
     expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_TENSOR, NULL);
     expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_CALLIFY, "stateless");
     expect("%b = BUFFER {slot=1, size=4, space=REG}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_EXPAND, NULL);
-    expect(LOOP "%x = SINK (END (STORE (INDEX %o %i) (LOAD (NEG (INDEX %a %i)))) %i)", KN_STAGE_RANGEIFY, "load-source");
+    expect(LOOP "%x = SINK (END (STORE (INDEX %o %i) (LOAD (NEG (INDEX %a %i)))) %i)", KN_STAGE_RANGEIFY,
+           "load-source");
 }
 
 static void test_loops(void) {
@@ -44,10 +45,12 @@ static void test_loops(void) {
     static const char sum[] = LOOP "%v = REDUCE {op=ADD} (LOAD (INDEX %a %i)) %i\n%x = SINK (STORE (INDEX %o 0) %v)";
     expect(sum, KN_STAGE_RANGEIFY, NULL);
     expect(sum, KN_STAGE_EXPAND, "expanded");
-    static const char upcast[] = OUT "%i = RANGE {id=0, type=UPCAST} 64\n%x = SINK (END (STORE (INDEX %o %i) 1.0:f32) %i)";
+    static const char upcast[] =
+        OUT "%i = RANGE {id=0, type=UPCAST} 64\n%x = SINK (END (STORE (INDEX %o %i) 1.0:f32) %i)";
     expect(upcast, KN_STAGE_OPTIMIZE, NULL);
     expect(upcast, KN_STAGE_SELECT, "expanded");
-    expect(OUT "%i = RANGE {id=0, type=UPCAST, rank=1} 64\n%x = SINK (STORE (INDEX %o %i) 1.0:f32)", KN_STAGE_SELECT, NULL);
+    expect(OUT "%i = RANGE {id=0, type=UPCAST, rank=1} 64\n%x = SINK (STORE (INDEX %o %i) 1.0:f32)", KN_STAGE_SELECT,
+           NULL);
     expect("%i = RANGE {id=0, type=LOOP} 4611686018427387904\n%x = MUL %i 4", KN_STAGE_ANY, "index-overflow");
     expect("%n = PARAM {slot=0, dtype=index} []\n%x = MUL %n 4", KN_STAGE_ANY, NULL);
 }
@@ -63,9 +66,11 @@ static void test_linear(void) {
     expect(COPY "%j = RANGE {id=1, type=LOOP} 4\n%e = END %s %i\n%d = END %e %j\n%x = LINEAR %j %i %v %s %e %d",
            KN_STAGE_LINEARIZE, NULL);
     /* a schedule: bodies are kernels with PARAMs of their own */
-    expect(COPY "%e = END %s %i\n%k = SINK %e\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o) (CALL %k %o %b)",
+    expect(COPY
+           "%e = END %s %i\n%k = SINK %e\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o) (CALL %k %o %b)",
            KN_STAGE_RANGEIFY, NULL);
-    expect(COPY "%k = SINK %s\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o)", KN_STAGE_RANGEIFY, "loops-closed");
+    expect(COPY "%k = SINK %s\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o)", KN_STAGE_RANGEIFY,
+           "loops-closed");
     expect(COPY "%e = END %s %i\n%k = SINK %e\n%x = LINEAR (CALL %k 1.0:f32 %o)", KN_STAGE_RANGEIFY, "call-args");
 }
 
