@@ -279,8 +279,7 @@ static bool scalar_only(const rg_pat *p) {
     return true;
 }
 
-/* ---- growth and reachability ---------------------------------------------------------------------------------------
- */
+/* ---- growth and reachability ------------------------------------------------------------------------------------- */
 
 static int size_of(const rg_pat *p) {
     int n = p->kind == P_NODE;

@@ -13,8 +13,7 @@ extern const char *const kn_stage_names[KN_STAGE_COUNT]; /* "any", "tensor", ...
 int kn_stage_by_name(const char *name);                  /* -1: none */
 
 /* Whether what root reaches is well formed after `stage`. A fault names stage, rule and node, and shows the node and
- * what stands below it. A LINEAR of CALLs is a schedule: each body is checked as a kernel. Linear in the graph's size.
- */
+ * what stands below it. A LINEAR of CALLs is a schedule: each body is checked as a kernel. Linear in its size. */
 bool kn_verify(kn_graph *g, kn_ref root, kn_stage stage, kn_fault *f);
 
 #endif
