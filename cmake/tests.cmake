@@ -81,13 +81,11 @@ endfunction()
 koine_script(layering SCRIPT ${_scripts}/layering.sh ARGS ${PROJECT_SOURCE_DIR})
 koine_script(style SCRIPT ${_scripts}/style.sh ARGS ${PROJECT_SOURCE_DIR})
 koine_script(headers SCRIPT ${_scripts}/headers.sh ARGS ${PROJECT_SOURCE_DIR})
-if(KOINE_SOURCES MATCHES "/src/runtime/")
 koine_script(symbols SCRIPT ${_scripts}/symbols.sh
   ARGS ${PROJECT_SOURCE_DIR} $<TARGET_FILE:koine_shared> $<TARGET_FILE:koine_static>)
 koine_script(install SCRIPT ${_scripts}/install.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 koine_script(subdirectory SCRIPT ${_scripts}/subdirectory.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/subdirectory)
-endif()
 koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 
 if(KOINE_RULES)
@@ -115,10 +113,8 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/amalgamation/koine.c
     -I ${PROJECT_SOURCE_DIR}/include -I ${PROJECT_BINARY_DIR}/gen -k koine.h ${_ordered} ${_generated}
   COMMENT "Writing koine.c, the one-file form" VERBATIM)
 add_custom_target(amalgamation ALL DEPENDS ${PROJECT_BINARY_DIR}/amalgamation/koine.c)
-if(KOINE_SOURCES MATCHES "/src/runtime/")
 koine_script(amalgamation SCRIPT ${_scripts}/amalgamation.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/amalgamation)
-endif()
 
 set(_programs)
 foreach(_source IN LISTS _tests)

@@ -299,7 +299,7 @@ static bool name_kernel(kl_program *p, kl_kernel *k) {
     kn_ref  *order;
     uint32_t n;
     bool     reduces = false;
-    char     text[64] = "";
+    char text[63] = "";
     size_t   at       = 0;
     if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(kg_fault(k->g));
     for (int pass = 0; pass < 2; pass++) /* the loops of ENDs, then those of REDUCEs */

@@ -59,7 +59,8 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
             a->node      = order[i];
             a->affine    = kg_affine(v->g, kg_at(v->g, order[i], 1), &a->form);
             for (int o = 0; o < v->nest->norigin; o++)
-                if (v->nest->origin[o].reduce && kg_depends(v->g, order[i], v->nest->origin[o].range)) a->reduce = v->nest->origin[o].closer;
+                if (v->nest->origin[o].reduce && kg_depends(v->g, order[i], v->nest->origin[o].range))
+                    a->reduce = v->nest->origin[o].closer;
             a->trips = trips_of(v, order[i], a->reduce);
         }
     }
@@ -184,7 +185,9 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
             tiled = false;
         }
         int64_t e = nest.origin[o].extent;
-        push(&v, (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), e >= 8 * LANES && row < 0 ? 4 * LANES : LANES, KN_AXIS_GROUP_REDUCE, false},
+        push(&v,
+             (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), e >= 8 * LANES && row < 0 ? 4 * LANES : LANES,
+                      KN_AXIS_GROUP_REDUCE, false},
              opts, &n, cap);
     }
     if (nest.nloop && nest.loop[0].type == KN_AXIS_LOOP && !nest.origin[nest.loop[0].origin].reduce) {

@@ -40,8 +40,11 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_origin *or = &nest->origin[l->origin];
     bool       ok = or->reduce ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE || o->target == KN_AXIS_UNROLL
                                : o->target == KN_AXIS_LOOP || o->target == KN_AXIS_THREAD || o->target == KN_AXIS_UPCAST;
-    if (!ok) return refuse(f, o, or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL" : "an output loop splits into LOOP, THREAD or UPCAST");
-    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL) return refuse(f, o, "the loop is already expanded or parallel");
+    if (!ok)
+        return refuse(f, o, or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL"
+                                       : "an output loop splits into LOOP, THREAD or UPCAST");
+    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
+        return refuse(f, o, "the loop is already expanded or parallel");
     if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
     if (o->target == KN_AXIS_THREAD)
         for (int i = 0; i < nest->nloop; i++)
@@ -274,7 +277,9 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
             }
         }
         if (!ok || axis > KN_MAX_NEST || (*at && *at != ' ' && *at != ','))
-            return kn_fail(f, KN_ERR_ARG, "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top] or SWAP:loop:loop", start);
+            return kn_fail(
+                f, KN_ERR_ARG,
+                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top] or SWAP:loop:loop", start);
         o.axis        = (int)axis;
         opts[(*n)++] = o;
     }

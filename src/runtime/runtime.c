@@ -173,9 +173,9 @@ static void dump_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32
     kn_fault f = {0};
     kn_str_init(&s, rt->a);
     if (!kr_dump(rt, g, realized, nrealized, roots, n, stage, &s, &f)) kn_str_putf(&s, "# KOINE_DUMP: %s\n", f.text);
-    FILE *out = file ? fopen(file + 1, "a") : stderr;
+    FILE *out = fopen(file ? file + 1 : "/dev/stderr", "a");
     if (out) fputs(kn_str_c(&s), out);
-    if (out && file) fclose(out);
+    if (out) fclose(out);
     kn_str_free(&s);
 }
 
@@ -253,7 +253,11 @@ bool kr_dump(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nreal
     int        want = !strcmp(stage, "all") ? KN_STAGE_ANY : kn_stage_by_name(stage);
     kl_program p;
     kl_binding b = {0};
-    if (want < 0) return kn_fail(f, KN_ERR_ARG, "no stage \"%s\"; stages are tensor, callify, rangeify, optimize, expand, select, linearize, plan, render and all", stage);
+    if (want < 0)
+        return kn_fail(f, KN_ERR_ARG,
+                       "no stage \"%s\"; stages are tensor, callify, rangeify, optimize, expand, select, linearize, "
+                       "plan, render and all",
+                       stage);
     if (want == KN_STAGE_TENSOR) {
         kn_ref root = n == 1 ? roots[0] : kg_list(g, KN_OP_TUPLE, roots, n);
         if (!root) return kl_stage_fault("dump", g, f);

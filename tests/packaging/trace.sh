@@ -7,7 +7,7 @@ command -v strace >/dev/null || { echo "skipped: no strace"; exit 77; }
 strace -f -o "$log" true 2>/dev/null || { echo "skipped: strace is not allowed here"; exit 77; }
 strace -f -o "$log" "$1" --open-only
 sed -n '/write(999, "begin"/,/write(999, "end"/p' "$log" | grep -v 'write(999' |
-    grep -vE '^[0-9]+ +(brk|mmap|munmap|madvise|mremap)\(' >"$log.found" || true
+    grep -vE '^[0-9]+ +(getrandom|brk|mmap|munmap|madvise|mremap)\(' >"$log.found" || true
 if [ -s "$log.found" ]; then
     echo "an idle context calls:"
     cat "$log.found"

@@ -373,7 +373,7 @@ static void elementwise(kc_out *c, kn_ref n) {
 }
 
 /* Lanes folded into one: chunks of full width first, then lane after lane. */
-static void reduce_lanes(kc_out *c, kn_ref n) {
+static void render_reduce_lanes(kc_out *c, kn_ref n) {
     const kn_graph *g   = c->g;
     kn_ref          src = kg_at(g, n, 0);
     kc_tile         d, s;
@@ -387,7 +387,9 @@ static void reduce_lanes(kc_out *c, kn_ref n) {
             kc_text   zt;
             scalar_text(dt, kn_identity(rop, dt), zt.s, sizeof zt.s);
             pad(c);
-            if (d.width[ch] > 1) kn_str_putf(c->s, "%sx%d %s = %s%s - (%sx%d){0};\n", t, d.width[ch], self.s, dt == KN_BOOL ? "-" : "", zt.s, t, d.width[ch]);
+            if (d.width[ch] > 1)
+                kn_str_putf(c->s, "%sx%d %s = %s%s - (%sx%d){0};\n", t, d.width[ch], self.s, dt == KN_BOOL ? "-" : "",
+                            zt.s, t, d.width[ch]);
             else kn_str_putf(c->s, "%s %s = %s;\n", t, self.s, zt.s);
             for (int64_t sr = 0; sr < s.rows; sr++) {
                 /* does source row sr fall on this row? compare the axes that are kept */
@@ -470,7 +472,7 @@ static bool plain_address(const kn_graph *g, kn_ref idx, kn_affine *f) {
     return true;
 }
 
-static kn_ref storage_of(const kn_graph *g, kn_ref n) {
+static kn_ref render_storage(const kn_graph *g, kn_ref n) {
     while (kg_op(g, n) != KN_OP_PARAM && kg_op(g, n) != KN_OP_BUFFER) n = kg_at(g, n, 0);
     return n;
 }
@@ -487,7 +489,7 @@ typedef struct kc_address {
 static bool address(kc_out *c, kn_ref at, kn_ref self, const kc_tile *d, kc_address *a) {
     const kn_graph *g = c->g;
     if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2) return c_fail(c, at, "memory must be reached through one INDEX"), false;
-    kn_ref st = storage_of(g, at);
+    kn_ref st = render_storage(g, at);
     snprintf(a->buf, sizeof a->buf, kg_op(g, st) == KN_OP_PARAM ? "b%lld" : "l%lld",
              (long long)kg_field(g, st, kg_op(g, st) == KN_OP_PARAM ? KN_F_PARAM_slot : KN_F_BUFFER_slot));
     a->idx   = kg_at(g, at, 1);
@@ -528,7 +530,7 @@ static void element(kc_out *c, const kc_address *a, const kc_tile *d, int64_t ro
 }
 
 static bool is_register(const kn_graph *g, kn_ref at) {
-    kn_ref st = storage_of(g, at);
+    kn_ref st = render_storage(g, at);
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
 
@@ -562,7 +564,7 @@ static void load(kc_out *c, kn_ref n) {
             snprintf(type, sizeof type, w > 1 ? "%sx%d" : "%s", t, w);
             pad(c);
             if (reg) {
-                kn_str_putf(c->s, "const %s %s = %s;\n", type, self.s, reg_name(c, storage_of(g, at), cell_of(&d, row, ch)).s);
+                kn_str_putf(c->s, "const %s %s = %s;\n", type, self.s, reg_name(c, render_storage(g, at), cell_of(&d, row, ch)).s);
                 continue;
             }
             bool    gv = false, av = false, lanes = w > 1 && (is_narrow(dt) || !(a.plain && a.coef[d.rank - 1] == 1));
@@ -618,7 +620,7 @@ static void store(kc_out *c, kn_ref n, bool guard) {
             if (gate) gt = operand(c, gate, &d, row, ch, &gv);
             pad(c);
             if (reg) {
-                kn_str_putf(c->s, "%s = ", reg_name(c, storage_of(g, at), cell_of(&d, row, ch)).s);
+                kn_str_putf(c->s, "%s = ", reg_name(c, render_storage(g, at), cell_of(&d, row, ch)).s);
                 if (w > 1) spread(c, val, x, vv, w, c->s);
                 else kn_str_puts(c->s, x.s);
                 kn_str_puts(c->s, ";\n");
@@ -683,10 +685,10 @@ static void declare(kc_out *c, const kn_ref *list, uint32_t n) {
             kn_str_putf(c->s, "    %s *restrict b%lld = bufs[%lld];\n", t, k, k);
         }
         if (kg_op(g, x) != KN_OP_STORE || !is_register(g, kg_at(g, x, 0))) continue;
-        kn_ref st   = storage_of(g, kg_at(g, x, 0));
+        kn_ref st   = render_storage(g, kg_at(g, x, 0));
         bool   seen = false;
         for (uint32_t j = 0; j < i && !seen; j++)
-            seen = kg_op(g, list[j]) == KN_OP_STORE && storage_of(g, kg_at(g, list[j], 0)) == st;
+            seen = kg_op(g, list[j]) == KN_OP_STORE && render_storage(g, kg_at(g, list[j], 0)) == st;
         kc_tile d;
         if (seen || !cut(c, kg_at(g, x, 0), &d)) continue;
         for (int64_t row = 0; row < d.rows; row++)
@@ -718,7 +720,7 @@ static void statement(kc_out *c, kn_ref n, int depth) {
     switch (op) {
     case KN_OP_CONST: case KN_OP_PARAM: case KN_OP_BUFFER: case KN_OP_AFTER: case KN_OP_GROUP: case KN_OP_INDEX: case KN_OP_STACK: return;
     case KN_OP_LOAD: load(c, n); return;
-    case KN_OP_REDUCE: reduce_lanes(c, n); return;
+    case KN_OP_REDUCE: render_reduce_lanes(c, n); return;
     case KN_OP_RESHAPE: case KN_OP_EXPAND: reshaped(c, n); return;
     case KN_OP_RANGE: iota(c, n); return;
     default:
@@ -737,7 +739,10 @@ bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *
     *chunks             = 1;
     if (!(c.needed = kn_zalloc(kg_alloc(g), size))) return kn_oom(f);
     mark_needed(&c, list, n);
-    kn_str_putf(out, "void %s(void *const *bufs, const i64 *vars, i64 lo, i64 hi) {\n    (void)bufs, (void)vars, (void)lo, (void)hi;\n", symbol);
+    kn_str_putf(out,
+                "void %s(void *const *bufs, const i64 *vars, i64 lo, i64 hi) {\n    (void)bufs, (void)vars, (void)lo, "
+                "(void)hi;\n",
+                symbol);
     declare(&c, list, n);
     for (uint32_t i = 0; i < n && !c.failed; i++) {
         kn_ref x = list[i];
