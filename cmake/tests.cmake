@@ -118,7 +118,7 @@ koine_script(amalgamation SCRIPT ${_scripts}/amalgamation.sh
 
 set(_programs)
 foreach(_source IN LISTS _tests)
-  if(_source MATCHES "/tests/(base|ir|api|formats|cli)/test_([^/]*)\\.c$" AND NOT _source MATCHES "demo|corpus")
+  if(NOT _source MATCHES "demo|corpus" AND _source MATCHES "/tests/(base|ir|api|formats|cli)/test_([^/]*)\\.c$")
     list(APPEND _programs $<TARGET_FILE:test_${CMAKE_MATCH_1}_${CMAKE_MATCH_2}>)
   endif()
 endforeach()

@@ -19,11 +19,7 @@ fi
 
 # The static library defines no name outside its prefixes.
 nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 && $3 !~ /^k[a-z]_/ { print $3 }' | sort -u >"$work/stray"
-<<<<<<< HEAD
 sed 's/^/not a name of ours (k, a letter for the folder, _): /' "$work/stray"
-=======
-sed 's/^/no name of k, a letter and _: /' "$work/stray"
->>>>>>> cec6895 (What the runtime's landing showed: names distinct in one file, no stderr in the library, shorter lines; manners tested)
 [ ! -s "$work/stray" ] || bad=1
 
 # A library does not end the process, print by itself, take signals, or keep hidden state.
