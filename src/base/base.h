@@ -103,6 +103,9 @@ const char *kn_str_c(const kn_str *s);
  * locale whatever the host's is; always with a point or an exponent ("2.0", "1e30"), or "inf", "-inf", "nan". `out`
  * takes at least 40 bytes. */
 void   kn_double_text(char *out, double v, bool is_float);
+/* For messages: the same without a ".0", in a text of the caller's block: kn_fail(f, ..., "%s", KN_NUM(0.5)). */
+const char *kn_num(char *out, double v);
+#define KN_NUM(v) kn_num((char[40]){0}, (v))
 double kn_text_double(const char *s, char **end); /* strtod in the C locale, of decimal numbers */
 
 /* ---- faults ------------------------------------------------------------------------------------------------- */

@@ -137,6 +137,13 @@ void kn_double_text(char *out, double v, bool is_float) {
     num_layout(out, digits, n, e);
 }
 
+const char *kn_num(char *out, double v) {
+    kn_double_text(out, v, false);
+    size_t n = strlen(out);
+    if (n > 2 && out[n - 2] == '.' && out[n - 1] == '0') out[n - 2] = 0;
+    return out;
+}
+
 /* ---- text to numbers ----------------------------------------------------------------------------------------- */
 
 static bool num_is_digit(char c) {

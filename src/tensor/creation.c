@@ -83,7 +83,7 @@ static bool value_fits(const kt_call *c, kn_dtype dtype, double v) {
     const kn_dtype_info *d  = &kn_dtypes[dtype];
     double               hi = dtype == KN_U64 ? 0x1p64 : dtype == KN_I64 ? 0x1p63 : (double)d->max + 1;
     if (v == floor(v) && v >= (double)d->min && v < hi) return true;
-    kt_fail(c->kn, KN_ERR_DTYPE, "%s: %g is no value of %s", c->op, v, d->name);
+    kt_fail(c->kn, KN_ERR_DTYPE, "%s: %s is no value of %s", c->op, KN_NUM(v), d->name);
     return false;
 }
 
@@ -110,7 +110,8 @@ kn_tensor *kn_arange(kn_context *kn, double start, double stop, double step, kn_
     if (!kt_begin_new(&c, "kn_arange", kn)) return kt_poison(&c);
     if (!kt_dtype_ok(&c, dtype)) return kt_poison(&c);
     if (!isfinite(start) || !isfinite(stop) || !isfinite(step) || step == 0)
-        return kt_fail(kn, KN_ERR_ARG, "kn_arange: from %g to %g by %g never ends", start, stop, step);
+        return kt_fail(kn, KN_ERR_ARG, "kn_arange: from %s to %s by %s never ends", KN_NUM(start),
+                       KN_NUM(stop), KN_NUM(step));
     if (dtype == KN_BOOL) return kt_fail(kn, KN_ERR_DTYPE, "kn_arange: bool does not count");
     double count = ceil((stop - start) / step);
     if (count > 0x1p53) return kt_fail(kn, KN_ERR_SHAPE, "kn_arange: too many elements");
@@ -118,7 +119,7 @@ kn_tensor *kn_arange(kn_context *kn, double start, double stop, double step, kn_
     if (!n) return kt_wrap_created(kn, kt_fill(&c, dtype, 0, &n, 1), "kn_arange");
     double last = start + (double)(n - 1) * step;
     if (!kn_is_float(dtype) && step != floor(step))
-        return kt_fail(kn, KN_ERR_DTYPE, "kn_arange: a step of %g needs a float dtype", step);
+        return kt_fail(kn, KN_ERR_DTYPE, "kn_arange: a step of %s needs a float dtype", KN_NUM(step));
     if (!value_fits(&c, dtype, start) || !value_fits(&c, dtype, last)) return kt_poison(&c);
     /* Narrow floats cannot count: they are rounded once, at the end. */
     int    calc = kn_is_float(dtype) && dtype != KN_F64 ? (int)KN_F32 : (int)dtype;

@@ -116,7 +116,8 @@ static int meeting_dtype(const kt_call *c, kn_ref x, double s, bool compare) {
     double hi = dt == KN_U64 ? 0x1p64 : dt == KN_I64 ? 0x1p63 : (double)kn_dtypes[dt].max + 1;
     if (s >= lo && s < hi) return dt;
     if (compare && s >= -0x1p63 && s < 0x1p63) return KN_I64;
-    kt_fail(c->kn, KN_ERR_DTYPE, "%s: %g is out of the range of %s: kn_cast first", c->op, s, kn_dtypes[dt].name);
+    kt_fail(c->kn, KN_ERR_DTYPE, "%s: %s is out of the range of %s: kn_cast first", c->op, KN_NUM(s),
+            kn_dtypes[dt].name);
     return KN_VOID;
 }
 
@@ -171,7 +172,7 @@ kn_tensor *kn_clamp(kn_tensor *x, double lo, double hi) {
     kt_call c;
     kn_ref  n;
     if (!kt_begin(&c, "kn_clamp", &x, 1, &n)) return kt_poison(&c);
-    if (!(lo <= hi)) return kt_fail(c.kn, KN_ERR_ARG, "kn_clamp: %g to %g is empty", lo, hi);
+    if (!(lo <= hi)) return kt_fail(c.kn, KN_ERR_ARG, "kn_clamp: %s to %s is empty", KN_NUM(lo), KN_NUM(hi));
     int dt = kg_dtype(c.g, n);
     if (!kn_is_float(dt)) {
         const kn_dtype_info *d = &kn_dtypes[dt == KN_BOOL ? KN_I32 : dt];

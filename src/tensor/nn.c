@@ -101,7 +101,7 @@ kn_tensor *kn_layer_norm(kn_tensor *x, double eps) {
     if (!kt_begin(&c, "kn_layer_norm", &x, 1, &n)) return kt_poison(&c);
     int axis = kt_axis(&c, n, -1);
     if (axis < 0) return kt_poison(&c);
-    if (!(eps >= 0)) return kt_fail(c.kn, KN_ERR_ARG, "kn_layer_norm: eps is %g", eps);
+    if (!(eps >= 0)) return kt_fail(c.kn, KN_ERR_ARG, "kn_layer_norm: eps is %s", KN_NUM(eps));
     kn_ref w  = kt_wide(&c, n);
     int    dt = w ? kg_dtype(c.g, w) : KN_F32;
     kn_ref k  = kt_const(&c, dt, 1.0 / (double)kg_shape(c.g, n, NULL)[axis]);

@@ -162,6 +162,8 @@ static uint64_t next_random(uint64_t *s) {
 }
 
 static void test_numbers(void) {
+    CHECK_STR(KN_NUM(2.0), "2");
+    CHECK_STR(KN_NUM(-0.5), "-0.5");
     CHECK_STR(text_of(0.0, false), "0.0");
     CHECK_STR(text_of(-0.0, false), "-0.0");
     CHECK_STR(text_of(2.0, true), "2.0");
