@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_IN = 3, MAX_ELEMS = 64 };
+enum { MAX_IN = 3, MAX_ELEMS = 64, POOL = 16 };
 
 #define U(op, a) kg_op1(g, KN_OP_##op, a)
 #define B(op, a, b) kg_op2(g, KN_OP_##op, a, b)
@@ -284,6 +284,104 @@ static void edges(void) {
     CHECK(out[0] == 0 && out[1] == 0 && fabs(out[2] - 2 * log(2)) < 1e-12);
 }
 
+static bool broadcast_together(kn_graph *g, kn_ref a, kn_ref b) {
+    int            ra, rb;
+    const int64_t *da = kg_shape(g, a, &ra), *db = kg_shape(g, b, &rb);
+    int64_t        n = 1;
+    for (int i = 1; i <= KN_MAX(ra, rb); i++) {
+        int64_t x = i <= ra ? da[ra - i] : 1, y = i <= rb ? db[rb - i] : 1;
+        if (x != y && x != 1 && y != 1) return false;
+        n *= KN_MAX(x, y);
+    }
+    return n <= 256 && KN_MAX(ra, rb) <= 4;
+}
+
+/* One more value, bounded and smooth almost everywhere, from values there are. */
+static kn_ref grow(kn_graph *g, kn_ref a, kn_ref b, uint64_t dice) {
+    int64_t dims[KN_MAX_RANK], offset[KN_MAX_RANK], order[KN_MAX_RANK];
+    int     rank, kind = (int)(dice % 20), pick = (int)(dice / 20 % 97);
+    const int64_t *d = kg_shape(g, a, &rank);
+    int64_t        axis = rank ? pick % rank : 0;
+    for (int i = 0; i < rank; i++) dims[i] = d[i], offset[i] = 0, order[i] = (i + 1) % rank;
+    kn_ref wave = U(SIN, a);
+    bool   pair = broadcast_together(g, a, b);
+    switch (kind) {
+    case 0: return pair ? B(ADD, wave, b) : wave;
+    case 1: return pair ? B(SUB, a, U(SIN, b)) : U(NEG, a);
+    case 2: return pair ? B(MUL, wave, U(SIN, b)) : B(MUL, K(1.5), wave);
+    case 3: return pair ? B(DIV, wave, B(ADD, K(2), U(SIN, b))) : U(RECIP, B(ADD, wave, K(2)));
+    case 4: return pair ? B(MAX, a, b) : B(MAX, a, K(0.1));
+    case 5: return pair ? B(MIN, wave, b) : B(MIN, a, K(0.3));
+    case 6: return pair ? kg_op3(g, KN_OP_WHERE, B(CMPLT, a, b), wave, b) : U(EXP2, wave);
+    case 7: return pair ? kg_op3(g, KN_OP_MULACC, wave, U(SIN, b), a) : U(SQRT, B(ADD, wave, K(2)));
+    case 8: return U(LOG2, B(ADD, wave, K(1.5)));
+    case 9: return B(POW, B(ADD, wave, K(2)), pair ? U(SIN, b) : K(1.7));
+    case 10: return rank ? kg_permute(g, a, order, rank) : wave;
+    case 11:
+        for (int i = 0; i < rank; i++) order[i] = (pick >> i) & 1;
+        return rank ? kg_flip(g, a, order, rank) : wave;
+    case 12:
+        if (!rank || kg_numel(g, a) > 100) return wave;
+        dims[axis] += 2, offset[axis] = 1;
+        return kg_pad(g, a, offset, dims, rank);
+    case 13:
+        if (!rank || dims[axis] < 3) return wave;
+        dims[axis] -= 2, offset[axis] = pick % 3;
+        return kg_shrink(g, a, offset, dims, rank);
+    case 14: return kg_reshape(g, a, (int64_t[]){kg_numel(g, a)}, 1);
+    case 15: return rank ? kg_reduce(g, a, KN_OP_ADD, &axis, 1) : wave;
+    case 16: return rank ? kg_reduce(g, wave, KN_OP_MAX, &axis, 1) : wave;
+    case 17: return rank ? kg_reduce(g, wave, KN_OP_MUL, &axis, 1) : wave;
+    case 18: return rank < 4 && kg_numel(g, a) <= 64 ? kg_list(g, KN_OP_STACK, (kn_ref[]){a, wave}, 2) : wave;
+    default:
+        if (!rank || dims[axis] != 1 || kg_numel(g, a) > 64) return wave;
+        dims[axis] = 3;
+        return kg_expand(g, a, dims, rank);
+    }
+}
+
+/* Programs by chance: the derivative along a random direction against differences. */
+static void compositions(void) {
+    static const int64_t shape[MAX_IN][3] = {{3, 4, 0}, {4, 0, 0}, {2, 3, 1}};
+    static const int     ranks[MAX_IN] = {2, 1, 3};
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        kn_graph *g = kg_new(NULL);
+        kn_ref    pool[POOL], grad[MAX_IN], loss = K(0);
+        double    data[MAX_IN][MAX_ELEMS], along[MAX_IN][MAX_ELEMS], got[MAX_ELEMS], want[2], sum = 0;
+        kn_array  slots[MAX_IN];
+        kn_fault  f = {0};
+        uint64_t  state = seed * 1000;
+        int64_t   n;
+        bool      ok = true;
+        for (int i = 0; i < MAX_IN; i++) {
+            pool[i] = kg_param(g, i, KN_F64, shape[i], ranks[i]);
+            slots[i] = (kn_array){data[i], kg_numel(g, pool[i]), KN_F64};
+            for (int64_t k = 0; k < slots[i].size; k++)
+                data[i][k] = draw(&state, -1, 1), along[i][k] = draw(&state, -1, 1);
+        }
+        for (int i = MAX_IN; i < POOL; i++) {
+            uint64_t dice = kn_threefry2x32(state++, 5) >> 8;
+            pool[i] = grow(g, pool[dice % (uint64_t)i], pool[dice / 64 % (uint64_t)i], dice / 4096);
+            loss = B(ADD, loss, kg_reshape(g, sum_all(g, U(SIN, pool[i])), NULL, 0));
+        }
+        ok = loss && kn_gradient_nodes(g, loss, pool, MAX_IN, grad, fired, &f);
+        if (!ok) printf("program %d: %s%s\n", (int)seed, f.text, kg_fault(g)->text);
+        for (int i = 0; ok && i < MAX_IN; i++) {
+            ok = run(g, grad[i], slots, MAX_IN, got, &n) && n == slots[i].size;
+            for (int64_t k = 0; ok && k < n; k++) sum += got[k] * along[i][k];
+        }
+        for (int side = 0; ok && side < 2; side++) {
+            double h = side ? -2e-6 : 1e-6;
+            for (int i = 0; i < MAX_IN; i++)
+                for (int64_t k = 0; k < slots[i].size; k++) data[i][k] += h * along[i][k];
+            ok = run(g, loss, slots, MAX_IN, &want[side], &n);
+        }
+        CHECK(ok);
+        if (ok && !CHECK_NEAR(sum, (want[0] - want[1]) / 2e-6, 1e-5)) printf("program %d\n", (int)seed);
+        kg_free(g);
+    }
+}
+
 /* Interior nodes, several views of one storage, what the loss does not reach, and each refusal. */
 static void asked(void) {
     kn_graph *g = kg_new(NULL);
@@ -385,6 +483,7 @@ int main(void) {
     fired = calloc((size_t)kn_rule_count, sizeof *fired);
     RUN(differences);
     RUN(edges);
+    RUN(compositions);
     RUN(asked);
     RUN(deep);
     RUN(out_of_memory);
