@@ -141,6 +141,12 @@ static kn_scalar value_at(const judge *j, kn_ref n, const kn_value *of, int64_t 
     return kn_load_scalar((const char *)v->data + index * kn_dsize(v->dtype), v->dtype);
 }
 
+/* A small multiple of 1/1024. */
+static bool is_round(const kn_graph *g, kn_ref n) {
+    double v = kg_op(g, n) == KN_OP_CONST ? kg_const_float(g, n) * 1024 : 0.5;
+    return v == nearbyint(v) && fabs(v) <= 1 << 20;
+}
+
 static bool is_exact(const judge *j, kn_ref n) {
     const kn_graph *g  = j->c->g;
     int             op = kg_op(g, n);
@@ -149,19 +155,11 @@ static bool is_exact(const judge *j, kn_ref n) {
         if (!j->exact[kg_at(g, n, k)]) return false;
     if (kn_is_movement(op) && op != KN_OP_BITCAST) return true;
     switch (op) {
-    case KN_OP_PARAM:
-    case KN_OP_CONST:
-    case KN_OP_NEG:
-    case KN_OP_MAX:
-    case KN_OP_MIN:
-    case KN_OP_WHERE:
-    case KN_OP_CAST:
-    case KN_OP_TRUNC:
-    case KN_OP_DETACH:
-    case KN_OP_LOAD:
-    case KN_OP_ADD:
-    case KN_OP_SUB:
-    case KN_OP_CONTIGUOUS_BACKWARD: return true; /* inputs are small multiples of 1/64: sums of them do not round */
+    case KN_OP_PARAM: case KN_OP_CONST: case KN_OP_NEG: case KN_OP_MAX: case KN_OP_MIN: case KN_OP_WHERE: case KN_OP_CAST:
+    case KN_OP_TRUNC: case KN_OP_DETACH: case KN_OP_LOAD: case KN_OP_ADD: case KN_OP_SUB: case KN_OP_CONTIGUOUS_BACKWARD:
+        return true; /* inputs are small multiples of 1/64: sums of them do not round */
+    case KN_OP_REDUCE: return kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MAX || kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MIN;
+    case KN_OP_MUL: return is_round(g, kg_at(g, n, 0)) || is_round(g, kg_at(g, n, 1));
     default: return false;
     }
 }
@@ -174,8 +172,7 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
     double          most = dt == KN_F8E4M3 ? 200 : dt == KN_F16 || dt == KN_F8E5M2 ? 2000 : 1e5;
     bool           counted = op == KN_OP_CAST && !kn_is_float(kg_dtype(g, src[0])); /* rounds once, alike everywhere */
-    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e8 : most)))
-        return "is too large or no number";
+    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e20 : most)) && !j->exact[n]) return "is too large or no number";
     if (!kg_nsrc(g, n) || !kn_is_float(kg_dtype(g, src[0]))) return NULL;
     double coarse = dtype_tolerance(kg_dtype(g, src[0])) * 4;
     double a      = kn_is_alu(op) ? value_at(j, src[0], of, i).f : 0;
@@ -192,7 +189,7 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     case KN_OP_LOG2: case KN_OP_POW: return a > 0.05 ? NULL : "takes the logarithm of nearly zero";
     case KN_OP_SQRT: return a > 0.001 || (a == 0 && j->exact[src[0]]) ? NULL : "takes the root of nearly zero";
     case KN_OP_SIN: return fabs(a) < 100 ? NULL : "takes the sine of a large value";
-    case KN_OP_EXP2: return fabs(a) < 16 ? NULL : "raises 2 to a large value";
+    case KN_OP_EXP2: return a < 16 ? NULL : "raises 2 to a large value";
     default: return NULL;
     }
 }

@@ -400,8 +400,8 @@ static kn_ref fam_conv(gen *G) {
 static kn_ref one_hot(gen *G, kn_ref labels, int64_t classes) { /* (n) -> bool (n, classes) */
     int64_t n = dim(G, labels, 0);
     kn_ref  i = CAST(kg_iota(G->g, classes, 0, KN_AXIS_LOOP, 1, 0), kg_dtype(G->g, labels));
-    return OP2(CMPEQ, grown(G, shaped(G, labels, 2, n, 1, 0, 0), 2, n, classes, 0, 0),
-               grown(G, shaped(G, i, 2, 1, classes, 0, 0), 2, n, classes, 0, 0));
+    kn_ref  l = grown(G, shaped(G, labels, 2, n, 1, 0, 0), 2, n, classes, 0, 0);
+    return OP2(CMPEQ, l, grown(G, shaped(G, i, 2, 1, classes, 0, 0), 2, n, classes, 0, 0));
 }
 
 static kn_ref fam_gather(gen *G) {
@@ -427,8 +427,8 @@ static kn_ref fam_gather(gen *G) {
     }
     case 3: { /* argmax: the first place of the largest */
         kn_ref x = param3(G, KN_F32, 2, n, classes, 0), m = reduced(G, KN_OP_MAX, x, 1);
-        kn_ref i = grown(G, shaped(G, CAST(kg_iota(G->g, classes, 0, KN_AXIS_LOOP, 1, 0), KN_I32), 2, 1, classes, 0, 0),
-                         2, n, classes, 0, 0);
+        kn_ref i = CAST(kg_iota(G->g, classes, 0, KN_AXIS_LOOP, 2, 1), KN_I32);
+        i        = grown(G, i, 2, n, classes, 0, 0);
         kn_ref w = OP3(WHERE, OP2(CMPEQ, x, m), i, num(G, i, (double)classes));
         return CAST(reduced(G, KN_OP_MIN, w, 1), coin(G) ? KN_I64 : KN_F32);
     }

@@ -65,7 +65,9 @@ static void compare(const corpus_program *p, const char *name, const kn_value *a
     for (int64_t i = 0; same && i < a->numel; i++) {
         kn_scalar x = kn_load_scalar((char *)a->data + i * kn_dsize(a->dtype), a->dtype);
         kn_scalar y = kn_load_scalar((char *)b->data + i * kn_dsize(b->dtype), b->dtype);
-        if (kn_is_float(a->dtype) ? fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f)) : x.i == y.i) continue;
+        if (!kn_is_float(a->dtype) ? x.i == y.i : isfinite(x.f) ? fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f))
+                                                                : x.f == y.f || (isnan(x.f) && isnan(y.f)))
+            continue;
         fprintf(stderr, "%s: %s: %s: value %d, element %lld: ", p->file, p->name, name, k, (long long)i);
         if (kn_is_float(a->dtype)) CHECK_NEAR(y.f, x.f, tolerance);
         else CHECK_EQ(y.i, x.i);
