@@ -1,52 +1,116 @@
-/* ir.c - `koine ir`: reads a program, checks it, prints it. */
+/* ir.c - `koine ir`: reads a program, takes it through the stages asked for, checks and prints it. */
 #include "cli.h"
 
-#include "dialect/uop.h"
-#include "rules/verify.h"
+#include "lower/pipeline.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static bool read_and_print(cli *c, kn_graph *g, const char *text, size_t len, int stage, kn_str *out) {
-    kn_ref root = kg_parse(g, text, len, &c->fault);
+typedef struct ir_job {
+    cli     *c;
+    int      after, stop; /* -1: not given; after ANY: all of them */
+    bool     verify, json;
+    uint32_t nodes;
+    kl_run   run;
+    kn_str   out;
+} ir_job;
+
+static bool show_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
+    ir_job *j = user;
+    if (j->after != KN_STAGE_ANY && j->after != (int)stage) return true;
+    j->nodes = kg_count(g) - 1;
+    if (j->after == KN_STAGE_ANY) kn_str_putf(&j->out, "# after %s\n", kn_stage_names[stage]);
+    for (uint32_t i = 0; stage == KN_STAGE_RENDER && i < kg_nsrc(g, root); i++) { /* source reads better as source */
+        kn_ref program = kg_at(g, kg_at(g, root, i), 0);
+        if (kg_op(g, program) != KN_OP_PROGRAM) continue;
+        size_t      len;
+        const char *text = kg_str(g, (uint32_t)kg_node(g, kg_at(g, program, 1))->arg, &len);
+        kn_str_add(&j->out, text, len);
+    }
+    if (stage != KN_STAGE_RENDER) kg_print(g, root, &j->out);
+    return j->out.failed ? kn_oom(f) : true;
+}
+
+static bool run_stages(ir_job *j, const kn_graph *g, kn_ref root) {
+    kl_program p;
+    int        few[256], nout;
+    kl_program_init(&p, NULL);
+    bool ok = kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault) && kl_lower(&p, &j->run, &j->c->fault);
+    kl_program_free(&p);
+    return ok;
+}
+
+static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len, int stage) {
+    kn_fault *f    = &j->c->fault;
+    kn_ref    root = kg_parse(g, text, len, f);
     if (!root) return false;
-    if (stage >= 0 && !kn_verify(g, root, (kn_stage)stage, &c->fault)) return false;
-    kg_print(g, root, out);
-    return !out->failed || kn_oom(&c->fault);
+    j->nodes = kg_count(g) - 1;
+    if (stage >= 0 && !kn_verify(g, root, (kn_stage)stage, f)) return false;
+    if (j->after <= KN_STAGE_TENSOR && !show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
+    if ((j->after < 0 || j->after == KN_STAGE_TENSOR) && j->stop < KN_STAGE_CALLIFY) return true;
+    j->run.stop   = (kn_stage)(j->stop > 0 ? j->stop : j->after > 0 ? j->after : KN_STAGE_RENDER);
+    j->run.verify = true;
+    j->run.seen   = show_stage;
+    j->run.user   = j;
+    return run_stages(j, g, root);
+}
+
+static void print_json(const ir_job *j, bool ok) {
+    kn_str s;
+    kn_str_init(&s, NULL);
+    kn_str_putf(&s, "{\"ok\": %s, \"nodes\": %u, \"text\": ", ok ? "true" : "false", j->nodes);
+    cli_json_text(&s, kn_str_c(&j->out), j->out.len);
+    kn_str_puts(&s, ", \"error\": ");
+    cli_json_text(&s, j->c->fault.text, strlen(j->c->fault.text));
+    if (cli_switch(j->c, "time")) {
+        kn_str_puts(&s, ", \"seconds\": {");
+        for (int k = KN_STAGE_CALLIFY; k < KN_STAGE_COUNT; k++)
+            kn_str_putf(&s, "%s\"%s\": %.6f", k > KN_STAGE_CALLIFY ? ", " : "", kn_stage_names[k], j->run.seconds[k]);
+        kn_str_puts(&s, "}");
+    }
+    kn_str_puts(&s, "}\n");
+    fputs(kn_str_c(&s), stdout);
+    kn_str_free(&s);
+}
+
+/* The stage an option names, -1 if it is not given; -2, with a message, if there is none of that name. */
+static int stage_option(const cli *c, const char *option, bool all) {
+    const char *name = cli_value(c, option, 0);
+    if (!name) return -1;
+    if (all && !strcmp(name, "all")) return KN_STAGE_ANY;
+    int stage = kn_stage_by_name(name);
+    if (stage >= 0 && (stage > 0 || !all)) return stage;
+    const char *near = cli_nearest(name, kn_stage_names, KN_STAGE_COUNT);
+    cli_usage(c, "there is no stage '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return -2;
 }
 
 int cli_run_ir(cli *c) {
-    const char *name  = cli_value(c, "stage", 0);
-    int         stage = cli_switch(c, "verify") ? KN_STAGE_ANY : -1;
+    ir_job j     = {.c = c, .json = cli_switch(c, "json")};
+    kn_opt opts[KN_MAX_OPTS];
+    int    stage = stage_option(c, "stage", false);
+    j.after      = stage_option(c, "after", true);
+    j.stop       = stage_option(c, "stop-after", true);
+    if (stage == -2 || j.after == -2 || j.stop == -2) return 2;
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin");
-    if (name) {
-        stage = kn_stage_by_name(name);
-        if (stage < 0) {
-            const char *near = cli_nearest(name, kn_stage_names, KN_STAGE_COUNT);
-            return cli_usage(c, "there is no stage '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
-                             near ? "'?" : "");
-        }
-    }
-    char  *text;
-    size_t len;
+    if (j.stop == KN_STAGE_ANY) return cli_usage(c, "--stop-after needs one stage");
+    if (j.after < 0) j.after = j.stop;
+    if (stage < 0 && cli_switch(c, "verify")) stage = KN_STAGE_ANY;
+    const char *text_opts = cli_value(c, "opts", 0);
+    if (text_opts && !ko_parse_opts(text_opts, opts, &j.run.nopts, &c->fault)) return cli_fail(c);
+    j.run.opts = text_opts ? opts : NULL;
+    char       *text;
+    size_t      len;
     if (!cli_read_text(c->args[0], &text, &len, &c->fault)) return cli_fail(c);
     kn_graph *g = kg_new(NULL);
-    kn_str    out;
-    kn_str_init(&out, NULL);
-    bool ok = g ? read_and_print(c, g, text, len, stage, &out) : kn_oom(&c->fault);
-    if (cli_switch(c, "json")) {
-        kn_str j;
-        kn_str_init(&j, NULL);
-        kn_str_putf(&j, "{\"ok\": %s, \"nodes\": %u, \"text\": ", ok ? "true" : "false", g ? kg_count(g) - 1 : 0);
-        cli_json_text(&j, kn_str_c(&out), out.len);
-        kn_str_puts(&j, ", \"error\": ");
-        cli_json_text(&j, c->fault.text, strlen(c->fault.text));
-        kn_str_puts(&j, "}\n");
-        fputs(kn_str_c(&j), stdout);
-        kn_str_free(&j);
-    } else {
-        fputs(kn_str_c(&out), stdout);
-    }
-    kn_str_free(&out);
+    kn_str_init(&j.out, NULL);
+    bool ok = g ? run_ir(&j, g, text, len, stage) : kn_oom(&c->fault);
+    if (j.json) print_json(&j, ok);
+    else fputs(kn_str_c(&j.out), stdout);
+    if (!j.json && cli_switch(c, "time"))
+        for (int k = KN_STAGE_CALLIFY; k < KN_STAGE_COUNT; k++)
+            fprintf(stderr, "%-10s %9.1f us\n", kn_stage_names[k], j.run.seconds[k] * 1e6);
+    kn_str_free(&j.out);
     kg_free(g);
     kn_free(NULL, text, len + 1);
     return ok ? 0 : cli_fail(c);

@@ -225,7 +225,8 @@ static bool check_linear(verifier *v, kn_ref root) {
         kn_ref        s   = kg_at(v->g, root, i);
         const kn_ref *src = kg_src(v->g, s);
         for (uint32_t k = 0; ok && k < kg_nsrc(v->g, s); k++)
-            if (at[src[k]] > i + 1) ok = violation(v, s, "linear-order", "listed before one of its sources");
+            if (at[src[k]] > i + 1 && kg_op(v->g, s) != KN_OP_GROUP) /* a GROUP does nothing of its own */
+                ok = violation(v, s, "linear-order", "listed before one of its sources");
         int op = kg_op(v->g, s), count = kg_ranges(v->g, s, ranges, KN_COUNT(ranges));
         if (op == KN_OP_ENDIF || op == KN_OP_END) {
             for (uint32_t k = kg_nsrc(v->g, s); ok && k-- > (op == KN_OP_END ? 1u : 0u);) {

@@ -5,15 +5,35 @@
 #include "check.h"
 #include "corpus.h"
 #include "rules/verify.h"
+#include "runtime/program.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* An engine computes a program's values from c->slot; out has room for CORPUS_MAX. */
+/* An engine computes a program's values from c->slot; out has room for CORPUS_MAX. It gets one program in `every`, unless
+ * programs are asked for by name. */
 typedef struct engine {
     const char *name;
     bool (*run)(corpus_case *c, kn_value *out, int *nout, kn_fault *f);
+    int every;
 } engine;
+
+static kn_scalar element(const void *data, int64_t i, int dtype) {
+    return kn_load_scalar((const char *)data + i * kn_dsize(dtype), dtype);
+}
+
+/* Whether data holds a's elements, up to the tolerance; *at: the first that differs. */
+static bool values_agree(const kn_value *a, const void *data, double tolerance, int64_t *at) {
+    for (int64_t i = 0; i < a->numel; i++) {
+        kn_scalar x = element(a->data, i, a->dtype), y = element(data, i, a->dtype);
+        bool      same = x.i == y.i;
+        if (kn_is_float(a->dtype) && isfinite(x.f)) same = fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f));
+        else if (kn_is_float(a->dtype)) same = x.f == y.f || (isnan(x.f) && isnan(y.f));
+        *at = i;
+        if (!same) return false;
+    }
+    return true;
+}
 
 static bool run_interpreter(corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
     return kn_eval(c->g, c->root, c->slot, c->nslots, out, nout, NULL, f);
@@ -32,9 +52,21 @@ static bool run_text(corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
     return ok;
 }
 
+/* Through the runtime, on both devices. test_stages.c compiles every program, many at a time; here each is compiled as a
+ * process would, which takes longer, so only some are. */
+static kn_runtime *runtimes[2];
+
+static bool run_device(int device, corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
+    return kr_run_program(runtimes[device], c->g, c->root, c->slot, c->nslots, out, nout, f);
+}
+static bool run_cpu(corpus_case *c, kn_value *out, int *nout, kn_fault *f) { return run_device(0, c, out, nout, f); }
+static bool run_interp(corpus_case *c, kn_value *out, int *nout, kn_fault *f) { return run_device(1, c, out, nout, f); }
+
 static const engine engines[] = {
-    {"interpreter", run_interpreter}, /* the first is the oracle */
-    {"text", run_text},
+    {"interpreter", run_interpreter, 1}, /* the first is the oracle */
+    {"text", run_text, 1},
+    {"CPU", run_cpu, 20},
+    {"INTERP", run_interp, 2},
 };
 
 typedef struct tally {
@@ -58,21 +90,13 @@ static void count_ops(tally *t, const corpus_case *c) {
     kn_free(kg_alloc(c->g), order, n * sizeof *order);
 }
 
-static void compare(const corpus_program *p, const char *name, const kn_value *a, const kn_value *b, int k,
-                    double tolerance) {
-    bool same = a->dtype == b->dtype && a->numel == b->numel;
-    CHECK(same);
-    for (int64_t i = 0; same && i < a->numel; i++) {
-        kn_scalar x = kn_load_scalar((char *)a->data + i * kn_dsize(a->dtype), a->dtype);
-        kn_scalar y = kn_load_scalar((char *)b->data + i * kn_dsize(b->dtype), b->dtype);
-        if (!kn_is_float(a->dtype) ? x.i == y.i : isfinite(x.f) ? fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f))
-                                                                : x.f == y.f || (isnan(x.f) && isnan(y.f)))
-            continue;
-        fprintf(stderr, "%s: %s: %s: value %d, element %lld: ", p->file, p->name, name, k, (long long)i);
-        if (kn_is_float(a->dtype)) CHECK_NEAR(y.f, x.f, tolerance);
-        else CHECK_EQ(y.i, x.i);
-        return;
-    }
+static void compare(const corpus_program *p, const char *name, const kn_value *a, const kn_value *b, int k, double tolerance) {
+    int64_t i;
+    if (!CHECK(a->dtype == b->dtype && a->numel == b->numel) || values_agree(a, b->data, tolerance, &i)) return;
+    kn_scalar x = element(a->data, i, a->dtype), y = element(b->data, i, a->dtype);
+    fprintf(stderr, "%s: %s: %s: value %d, element %lld: ", p->file, p->name, name, k, (long long)i);
+    if (kn_is_float(a->dtype)) CHECK_NEAR(y.f, x.f, tolerance);
+    else CHECK_EQ(y.i, x.i);
 }
 
 static void run_engines(tally *t, const corpus_program *p, corpus_case *c) {
@@ -82,6 +106,7 @@ static void run_engines(tally *t, const corpus_program *p, corpus_case *c) {
         kn_fault  f   = {0};
         kn_value *out = e ? got : want;
         int       n   = CORPUS_MAX;
+        if (!t->only && t->programs % engines[e].every) continue;
         if (!engines[e].run(c, out, &n, &f)) {
             fprintf(stderr, "%s: %s: %s: %s\n", p->file, p->name, engines[e].name, f.text);
             CHECK(!"the engine failed");
@@ -181,13 +206,16 @@ static int write_files(void) {
 
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "--write")) return write_files();
-    if (argc > 2 && !strcmp(argv[1], "--fresh")) {
-        run_fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
-        return check_result();
-    }
-    if (argc > 1) total.only = argv[1];
-    RUN(test_engines);
-    if (!total.only) RUN(test_coverage);
-    if (!total.only) RUN(test_fresh);
+    static const char *const devices[] = {"CPU", "INTERP"};
+    kn_fault                 f         = {0};
+    bool                     new       = argc > 2 && !strcmp(argv[1], "--fresh");
+    for (int k = 0; k < 2; k++)
+        if (!CHECK((runtimes[k] = kr_new(NULL, &(kn_config){.device = devices[k]}, &f)) != NULL)) return check_result();
+    if (new) run_fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
+    else if (argc > 1) total.only = argv[1];
+    if (!new) RUN(test_engines);
+    if (!new && !total.only) RUN(test_coverage);
+    if (!new && !total.only) RUN(test_fresh);
+    for (int k = 0; k < 2; k++) kr_free(runtimes[k]);
     return check_result();
 }

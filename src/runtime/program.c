@@ -1,0 +1,80 @@
+/* program.c - a text program through the schedule cache: its PARAMs stand over the caller's arrays. */
+#include "runtime/program.h"
+
+#include "runtime/inside.h"
+
+#include <string.h>
+
+/* Loops, calls and buffers are what the compiler makes, not what it takes. */
+static bool program_fits(const kn_graph *g, kn_ref root, kn_fault *f) {
+    kn_ref  *order;
+    uint32_t n;
+    bool     ok = true;
+    if (!kg_reach(g, &root, 1, &order, &n)) return kn_oom(f);
+    for (uint32_t i = 0; i < n && ok; i++) {
+        int  op    = kg_op(g, order[i]);
+        bool below = op == KN_OP_END || op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM || op == KN_OP_BUFFER ||
+                     op == KN_OP_BIND || (op == KN_OP_RANGE && kg_field(g, order[i], KN_F_RANGE_rank) == 0);
+        if (below)
+            ok = kn_fail(f, KN_ERR_UNSUPPORTED, "%s: only tensor programs over PARAMs are compiled; INTERP runs any stage",
+                         kn_ops[op].name);
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return ok;
+}
+
+/* The value that element i of the program has, its data still to come. */
+static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, kn_fault *f) {
+    kn_ref         n     = kg_op(g, root) == KN_OP_TUPLE ? kg_at(g, root, (uint32_t)i) : root;
+    const int64_t *dims  = kg_shape(g, n, &v->rank);
+    int64_t        bytes = 0;
+    v->dtype             = kg_dtype(g, n);
+    v->numel             = kg_numel(g, n);
+    if (v->rank) memcpy(v->dims, dims, (size_t)v->rank * sizeof *dims);
+    if (v->numel < 0 || !kn_mul_ok(KN_MAX(v->numel, 1), kn_dsize(v->dtype), &bytes))
+        return kn_fail(f, KN_ERR_SHAPE, "value %d has no size that can be stored", i);
+    v->data = kn_zalloc(kg_alloc(g), (size_t)bytes); /* as kn_value_free has it */
+    return v->data || kn_oom(f);
+}
+
+bool kr_run_program(kn_runtime *rt, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
+                    kn_fault *f) {
+    const kn_alloc *a    = kg_alloc(g);
+    kl_program      p;
+    kr_schedule    *s    = NULL;
+    int             cap  = *nout, n = 0, made = 0;
+    size_t          room = ((size_t)KN_MAX(cap, 0) + 1) * sizeof(int), nparam = 0;
+    int            *slot = kn_zalloc(a, room);
+    void          **data = NULL;
+    bool            ok   = slot ? program_fits(g, root, f) : kn_oom(f);
+    *nout                = 0;
+    if (ok) {
+        kl_program_init(&p, rt->a);
+        if (kl_program_from(&p, g, root, slot, cap, &n, f)) s = kr_schedule_get(rt, &p, f); /* takes p over */
+        else kl_program_free(&p);
+        ok = s != NULL;
+    }
+    if (ok) {
+        nparam = s->p.nparam;
+        data   = kn_zalloc(a, (nparam + 1) * sizeof *data);
+        ok     = data || kn_oom(f);
+    }
+    for (; ok && made < n; made++) {
+        memset(&out[made], 0, sizeof *out);
+        ok               = program_value(g, root, made, &out[made], f);
+        data[slot[made]] = out[made].data;
+    }
+    for (size_t k = 0; ok && k < nparam; k++) {
+        const kl_param *q = &s->p.param[k];
+        if (data[k] || !q->size) continue;
+        if (k >= (size_t)nslots || q->size != slots[k].size || q->dtype != slots[k].dtype)
+            ok = kn_fail(f, KN_ERR_ARG, "PARAM slot %zu has no array of its size and type", k);
+        else data[k] = slots[k].data;
+    }
+    ok = ok && kr_schedule_run(rt, s, data, f);
+    if (ok) *nout = n;
+    while (!ok && made-- > 0) kn_value_free(a, &out[made]);
+    kn_free(a, data, (nparam + 1) * sizeof *data);
+    kn_free(a, slot, room);
+    return ok;
+}
