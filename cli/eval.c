@@ -4,6 +4,7 @@
 #include "dialect/eval.h"
 #include "dialect/fill.h"
 #include "format/npy.h"
+#include "runtime/program.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -270,6 +271,17 @@ static bool write_values(eval_job *j) {
     return true;
 }
 
+static bool run_program(eval_job *j) {
+    const char *device = cli_value(j->c, "device", 0);
+    kn_fault   *f      = &j->c->fault;
+    if (device && !strcmp(device, "INTERP"))
+        return kn_eval(j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, NULL, f);
+    kn_runtime *rt = kr_new(NULL, &(kn_config){.device = device ? device : "CPU"}, f);
+    bool        ok = rt && kr_run_program(rt, j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, f);
+    kr_free(rt);
+    return ok;
+}
+
 static bool run_job(eval_job *j, const char *text, size_t len) {
     cli *c = j->c;
     if (!(j->root = kg_parse(j->g, text, len, &c->fault)) || !find_slots(j) || !fill_inputs(j)) return false;
@@ -278,7 +290,7 @@ static bool run_job(eval_job *j, const char *text, size_t len) {
     j->values = kn_zalloc(NULL, (size_t)(room + 1) * sizeof *j->values);
     if (!j->values) return kn_oom(&c->fault);
     j->nvalues = room;
-    if (kn_eval(j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, NULL, &c->fault)) {
+    if (run_program(j)) {
         ok = j->nvalues || collect_written(j);
         if (ok && cli_value(c, "out", 0)) ok = write_values(j);
         else if (ok) print_values(j);
@@ -288,13 +300,18 @@ static bool run_job(eval_job *j, const char *text, size_t len) {
     return ok && !c->fault.code;
 }
 
+static bool known_device(const char *name) {
+    for (const char *const *d = kn_devices(); *d; d++)
+        if (!strcmp(*d, name)) return true;
+    return false;
+}
+
 int cli_run_eval(cli *c) {
     const char *fill = cli_value(c, "fill", 0), *device = cli_value(c, "device", 0);
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin; inputs follow --in");
     if (fill && strcmp(fill, "seq") != 0 && strcmp(fill, "rand") != 0 && strcmp(fill, "zero") != 0)
         return cli_usage(c, "--fill is seq, rand or zero");
-    if (device && strcmp(device, "INTERP") != 0)
-        return cli_usage(c, "there is no device '%s'; there is INTERP", device);
+    if (device && !known_device(device)) return cli_usage(c, "there is no device '%s'; \"koine devices\" lists them", device);
     eval_job j = {.c = c, .g = kg_new(NULL)};
     char    *text;
     size_t   len;

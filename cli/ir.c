@@ -31,7 +31,7 @@ static bool show_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_
     return j->out.failed ? kn_oom(f) : true;
 }
 
-static bool run_stages(ir_job *j, const kn_graph *g, kn_ref root) {
+static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     kl_program p;
     int        few[256], nout;
     kl_program_init(&p, NULL);
@@ -47,7 +47,7 @@ static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len, int sta
     j->nodes = kg_count(g) - 1;
     if (stage >= 0 && !kn_verify(g, root, (kn_stage)stage, f)) return false;
     if (j->after <= KN_STAGE_TENSOR && !show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
-    if ((j->after < 0 || j->after == KN_STAGE_TENSOR) && j->stop < KN_STAGE_CALLIFY) return true;
+    if (j->after == KN_STAGE_TENSOR && j->stop < KN_STAGE_CALLIFY) return true;
     j->run.stop   = (kn_stage)(j->stop > 0 ? j->stop : j->after > 0 ? j->after : KN_STAGE_RENDER);
     j->run.verify = true;
     j->run.seen   = show_stage;
@@ -94,7 +94,7 @@ int cli_run_ir(cli *c) {
     if (stage == -2 || j.after == -2 || j.stop == -2) return 2;
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin");
     if (j.stop == KN_STAGE_ANY) return cli_usage(c, "--stop-after needs one stage");
-    if (j.after < 0) j.after = j.stop;
+    if (j.after < 0) j.after = j.stop < 0 ? KN_STAGE_TENSOR : j.stop;
     if (stage < 0 && cli_switch(c, "verify")) stage = KN_STAGE_ANY;
     const char *text_opts = cli_value(c, "opts", 0);
     if (text_opts && !ko_parse_opts(text_opts, opts, &j.run.nopts, &c->fault)) return cli_fail(c);

@@ -177,13 +177,20 @@ int cli_run_help(cli *c) {
 }
 
 int cli_run_version(cli *c) {
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-    const char *v = TEXT(KN_VERSION_MAJOR) "." TEXT(KN_VERSION_MINOR) "." TEXT(KN_VERSION_PATCH);
-#undef TEXT
-#undef TEXT_
-    if (cli_switch(c, "json")) printf("{\"version\": \"%s\"}\n", v);
-    else printf("koine %s\n", v);
+    printf(cli_switch(c, "json") ? "{\"version\": \"%s\"}\n" : "koine %s\n", kn_version_text());
+    return 0;
+}
+
+int cli_run_devices(cli *c) {
+    bool json = cli_switch(c, "json");
+    if (json) printf("{\"devices\": [");
+    for (const char *const *d = kn_devices(); *d; d++) {
+        bool cpu = !strcmp(*d, "CPU");
+        if (json) printf("%s{\"name\": \"%s\", \"threads\": %d}", d == kn_devices() ? "" : ", ", *d, cpu ? kn_cpu_count() : 1);
+        else if (cpu) printf("%-8s this machine's processor, up to %d threads\n", *d, kn_cpu_count());
+        else printf("%-8s the reference interpreter\n", *d);
+    }
+    if (json) printf("]}\n");
     return 0;
 }
 

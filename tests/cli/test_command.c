@@ -43,6 +43,8 @@ static void test_help(void) {
     expect("help eval", 0, "usage: koine eval PROGRAM");
     expect("eval --help", 0, "--fill seq|rand|zero");
     expect("ir -h", 0, "usage: koine ir");
+    expect("devices", 0, "INTERP");
+    expect("devices --json", 0, "{\"devices\": [{\"name\": \"CPU\"");
     expect("version", 0, "koine 0.");
     expect("--version", 0, "koine 0.");
     expect("version --json", 0, "{\"version\": \"0.");
@@ -69,6 +71,8 @@ static void test_programs(void) {
                     "%3 = REDUCE {op=ADD, axes=(1)} (ADD %1 (CAST {f32} %2))\n");
     put("cli_bad.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = RESHAPE %1 [7]\n");
     put("cli_loop.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = SINK (STORE (NEG %1) %1)\n");
+    put("cli_kernel.kn", "%o = PARAM {slot=0} [4]\n%a = PARAM {slot=1} [4]\n%i = RANGE {id=0, type=LOOP} 4\n"
+                         "%s = SINK (END (STORE (INDEX %o %i) (NEG (LOAD (INDEX %a %i)))) %i)\n");
     expect("ir cli_a.kn --verify", 0, "%3 = CAST {f32} %2 : f32[3]\n");
     expect("ir - --json < cli_a.kn", 0, "{\"ok\": true, \"nodes\": ");
     expect("ir cli_bad.kn", 1, "line 2, column 6: RESHAPE");
@@ -77,8 +81,18 @@ static void test_programs(void) {
     expect("ir cli_loop.kn --verify", 1, "store-target");
     expect("eval cli_a.kn", 1, "PARAM slot 0 has no input");
     expect("eval cli_a.kn --fill seq", 0, "f32[2,1]\n[[6.0],\n [15.0]]");
-    expect("eval cli_a.kn --fill seq --json", 0,
-           "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
+    expect("eval cli_a.kn --fill seq --device INTERP", 0, "f32[2,1]\n[[6.0],\n [15.0]]");
+    expect("eval cli_a.kn --fill seq --device GPU", 2, "there is no device 'GPU'");
+    expect("ir cli_a.kn --after rangeify", 0, "REDUCE {op=ADD} ");
+    expect("ir cli_a.kn --after=all --time", 0, "# after linearize\n");
+    expect("ir cli_a.kn --after render", 0, "void ");
+    expect("ir cli_a.kn --after rendr", 2, "did you mean 'render'?");
+    expect("ir cli_a.kn --after optimize --opts SPLIT:0:2:UPCAST", 0, "UPCAST");
+    expect("ir cli_a.kn --after optimize --opts FROB", 1, "koine ir: ");
+    expect("ir cli_a.kn --stop-after expand --json --time", 0, "\"seconds\": {\"callify\": ");
+    expect("eval cli_kernel.kn --fill seq", 1, "INTERP runs any stage");
+    expect("eval cli_kernel.kn --fill seq --device INTERP", 0, "f32[4]\n[-0.0, -1.0, -2.0, -3.0]");
+    expect("eval cli_a.kn --fill seq --json", 0, "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
 
     float    x[6]    = {1, 2, 3, 4, 5, 6};
     int32_t  i[3]    = {10, 20, 30};
@@ -99,7 +113,7 @@ static void test_programs(void) {
     expect("eval cli_a.kn --in cli_x.npy cli_i.npy cli_x.npy", 1, "has no PARAM slot 2");
     expect("eval cli_a.kn --fill rand --out a.npy b.npy", 1, "1 values, --out names 2 files");
     expect("eval cli_a.kn --in=cli_x.npy --in=missing.npy", 1, "missing.npy");
-    static const char *const made[] = {"cli_a.kn", "cli_bad.kn", "cli_loop.kn", "cli_x.npy", "cli_i.npy", "cli_y.npy"};
+    static const char *const made[] = {"cli_a.kn", "cli_bad.kn", "cli_kernel.kn", "cli_loop.kn", "cli_x.npy", "cli_i.npy", "cli_y.npy"};
     for (int k = 0; k < KN_COUNT(made); k++) unlink(made[k]);
 }
 
