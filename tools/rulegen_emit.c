@@ -252,9 +252,9 @@ static void match_node(matcher *m, const rg_pat *p, const char *ref, const char 
             rg_put(m->o, "%sif (%s != %s) break;\n", PAD, here ? rg_format("c%d", i) : from, had->ref);
             continue;
         }
-        kref[i] = rg_format(here ? "c%d" : "e%d", here ? i : k->id);
-        if (!here) rg_put(m->o, "%sconst kn_ref %s = %s;\n", PAD, kref[i], from);
         bool look = k->kind != P_VAR || w->cls != C_NONE;
+        kref[i]   = here ? rg_format("c%d", i) : look ? rg_format("e%d", k->id) : from;
+        if (!here && look) rg_put(m->o, "%sconst kn_ref %s = %s;\n", PAD, kref[i], from);
         if (here) knode[i] = rg_format("q%d", i);
         else if (look) {
             knode[i] = rg_format("d%d", k->id);

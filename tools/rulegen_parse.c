@@ -261,7 +261,7 @@ static rg_pat *parse_pat(lexer *l) {
     if (accept(l, "(")) {
         p       = new_pat(l, P_NODE);
         p->op   = take_op(l, take_name(l, "an op"));
-        if (accept(l, "{")) parse_arg(l, p);
+        if (l->start == l->prev_end && accept(l, "{")) parse_arg(l, p); /* behind a blank it is a computed operand */
         while (!accept(l, ")")) {
             if (p->nkid == RG_KIDS) rg_die(l->file, l->tok_line, "%s: too many operands", rg_ops[p->op].name);
             p->kid[p->nkid++] = parse_pat(l);

@@ -1,0 +1,63 @@
+/* helpers.c - rules on single ops: folding, bounds, canonical order of operands. */
+#include "rules/helpers.h"
+
+#include <math.h>
+#include <string.h>
+
+static kn_scalar const_scalar(const kn_graph *g, kn_ref n) {
+    kn_scalar s = {0};
+    memcpy(&s, &kg_node(g, n)->arg, sizeof s);
+    return s;
+}
+
+static kn_ref scalar_const(kn_graph *g, int dtype, kn_scalar s) {
+    return kn_is_float(dtype) ? kg_float(g, dtype, s.f) : kg_int(g, dtype, s.i);
+}
+
+kn_ref kn_rule_fold(kn_rw *rw, kn_ref n) {
+    kn_graph      *g  = rw->g;
+    const kn_node *nd = kg_node(g, n);
+    kn_scalar      in[3] = {{0}}, out;
+    int            dt[3] = {0};
+    if (nd->nsrc > 3) return 0;
+    for (uint32_t i = 0; i < nd->nsrc; i++) {
+        kn_ref s = nd->s.src[i];
+        if (kg_op(g, s) != KN_OP_CONST) return 0;
+        in[i] = const_scalar(g, s);
+        dt[i] = kg_dtype(g, s);
+    }
+    if (!kn_alu(nd->op, nd->dtype, dt, in, &out)) return 0;
+    return scalar_const(g, nd->dtype, out);
+}
+
+kn_ref kn_rule_bounds(kn_rw *rw, kn_ref n) {
+    kn_graph *g  = rw->g;
+    int64_t   v  = kg_min(g, n);
+    int       dt = kg_dtype(g, n);
+    if (v != kg_max(g, n) || kn_is_float(dt) || (dt == KN_U64 && v == INT64_MAX)) return 0;
+    return kg_int(g, dt, v);
+}
+
+kn_ref kn_rule_order(kn_rw *rw, kn_ref n) {
+    kn_graph      *g  = rw->g;
+    const kn_node *nd = kg_node(g, n);
+    kn_ref         a = nd->s.src[0], b = nd->s.src[1];
+    bool           ca = kg_op(g, a) == KN_OP_CONST, cb = kg_op(g, b) == KN_OP_CONST;
+    if (ca == cb ? a <= b : cb) return 0;
+    if (nd->dtype == KN_INDEX && nd->op == KN_OP_ADD) return 0; /* sums of indices are ordered by their affine form */
+    if ((nd->op == KN_OP_MAX || nd->op == KN_OP_MIN) && kn_is_float(nd->dtype)) {
+        /* of two zeros the first is taken, and two NaNs need not be the same */
+        if (!ca || !(kg_const_float(g, a) < 0 || kg_const_float(g, a) > 0)) return 0;
+    }
+    return kg_op2(g, nd->op, b, a);
+}
+
+kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n) {
+    kn_graph *g  = rw->g;
+    int       dt = kg_dtype(g, n), exp;
+    double    c  = kg_const_float(g, kg_at(g, n, 1));
+    if (!isfinite(c) || fabs(frexp(c, &exp)) != 0.5) return 0;
+    kn_scalar r = kn_cast_scalar((kn_scalar){.f = 1.0 / c}, KN_F64, dt);
+    if (r.f == 0 || r.f * c != 1) return 0;
+    return kg_op2(g, KN_OP_MUL, kg_at(g, n, 0), kg_float(g, dt, r.f));
+}

@@ -1,0 +1,31 @@
+/* helpers.h - the rules written in C, and bundles of rule groups.
+ *
+ * Each takes a node that its rule's pattern matched and returns what replaces it, or 0 to decline. */
+#ifndef KN_RULE_HELPERS_H
+#define KN_RULE_HELPERS_H
+
+#include "rewrite/rewrite.h"
+
+/* What cleans index arithmetic and its gates. */
+#define KN_GROUPS_SIMPLIFY (KN_G_algebra | KN_G_where | KN_G_cast | KN_G_canon_int | KN_G_divmod)
+
+/* helpers.c */
+kn_ref kn_rule_fold(kn_rw *rw, kn_ref n);      /* an op of constants is a constant */
+kn_ref kn_rule_bounds(kn_rw *rw, kn_ref n);    /* an integer or bool that can only be one value */
+kn_ref kn_rule_order(kn_rw *rw, kn_ref n);     /* constants right, then ascending ids */
+kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n); /* x / c = x * (1 / c) where that is exact */
+/* index.c: index arithmetic by affine forms */
+kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_index_lt(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_index_ne(kn_rw *rw, kn_ref n);
+/* movement.c */
+kn_ref kn_rule_unmoved(kn_rw *rw, kn_ref n); /* a movement that moves nothing */
+kn_ref kn_rule_permute_permute(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_flip_flip(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_shrink_shrink(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_pad_pad(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_shrink_pad(kn_rw *rw, kn_ref n);
+
+#endif
