@@ -171,8 +171,7 @@ kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n) {
     kn_ref r = kg_from_affine(g, d ? &s : &rest);
     if (!d || c / d > 1) r = index_op_const(g, KN_OP_IDIV, r, d ? c / d : c);
     if (q.n == 0 && q.base == 0) return r;
-    kn_ref whole = kg_from_affine(g, &q);
-    return whole && r ? kg_op2(g, KN_OP_ADD, whole, r) : 0;
+    return q.n ? kg_op2(g, KN_OP_ADD, kg_from_affine(g, &q), r) : index_op_const(g, KN_OP_ADD, r, q.base);
 }
 
 kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n) {
@@ -190,8 +189,8 @@ kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n) {
     if (!d) return q.n || q.base ? index_op_const(g, KN_OP_MOD, kg_from_affine(g, &rest), c) : 0;
     if (c / d == 1) return kg_from_affine(g, &t);
     kn_ref m = index_op_const(g, KN_OP_MOD, kg_from_affine(g, &s), c / d);
-    kn_ref u = kg_from_affine(g, &t);
-    return m && u ? kg_op2(g, KN_OP_ADD, index_op_const(g, KN_OP_MUL, m, d), u) : 0;
+    m        = index_op_const(g, KN_OP_MUL, m, d);
+    return t.n ? kg_op2(g, KN_OP_ADD, m, kg_from_affine(g, &t)) : t.base ? index_op_const(g, KN_OP_ADD, m, t.base) : m;
 }
 
 /* ---- comparisons ------------------------------------------------------------------------------------------------------------- */
