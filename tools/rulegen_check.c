@@ -74,7 +74,7 @@ static void infer(scope *s, rg_pat *p) {
     int root = rg_type_root(t, p->type);
     if (p->kind == P_INT) {
         t->given[root] &= rg_all;
-        t->given[root] &= p->dtypes;
+        t->want[root] &= p->dtypes | (p->dtypes == rg_all); /* of true and false: matching a number does not imply it */
     }
     if (p->kind == P_FLOAT) t->given[root] &= rg_floats;
     if (p->kind != P_NODE) return;

@@ -622,6 +622,52 @@ static void index_expressions_keep_values(void) {
     printf("     %ld nodes became %ld\n", before, after);
 }
 
+/* Elementwise programs of every dtype, each node over two of the last few; every firing is evaluated. */
+static void random_programs_keep_values(void) {
+    static const int dts[] = {KN_BOOL, KN_I8, KN_U8, KN_I32, KN_U32, KN_I64, KN_U64, KN_F16, KN_F32, KN_F64};
+    uint64_t         seed = 3;
+    kn_fault         f    = {0};
+#ifdef SLOW
+    enum { ROUNDS = 60, NODES = 60 };
+#else
+    enum { ROUNDS = 1500, NODES = 60 };
+#endif
+    for (int i = 0; i < ROUNDS; i++) {
+        kn_graph *g = kg_new(NULL);
+        kn_rw     rw;
+        kn_ref    last[KN_DTYPE_COUNT][4];
+        if (!CHECK(g)) return;
+        for (int k = 0; k < KN_COUNT(dts); k++)
+            for (int j = 0; j < 4; j++) last[dts[k]][j] = j < 2 ? kg_param(g, k * 4 + j, dts[k], NULL, 0) : kg_int(g, dts[k], j - 2);
+        kn_ref n = 0;
+        for (int k = 0; k < NODES; k++) {
+            seed       = seed * 6364136223846793005u + 1442695040888963407u;
+            uint32_t r = (uint32_t)(seed >> 33), op = r % KN_OP_COUNT;
+            int      dt = dts[(r >> 8) % KN_COUNT(dts)], from = dts[(r >> 12) % KN_COUNT(dts)];
+            kn_ref   a = last[dt][r >> 16 & 3], b = last[dt][r >> 18 & 3];
+            uint32_t pick = r >> 20 & 15;
+            bool     fl = kn_is_float(dt), bl = dt == KN_BOOL;
+            if (pick < 2) n = kg_int(g, dt, (int64_t)(r >> 24) % 5 - 2);
+            else if (pick < 4) n = kg_cast(g, last[from][r >> 16 & 3], dt);
+            else if (pick < 6) n = kg_op3(g, KN_OP_WHERE, last[KN_BOOL][r >> 24 & 3], a, b);
+            else if (kn_ops[op].cls != KN_CLS_BINARY && op != KN_OP_NEG && op != KN_OP_NOT) continue;
+            else if (op == KN_OP_POW || op == KN_OP_THREEFRY || (op == KN_OP_DIV && !fl) || (op == KN_OP_NOT && fl)) continue;
+            else if ((fl || bl) && (op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHL || op == KN_OP_SHR)) continue;
+            else if (fl && (op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR)) continue;
+            else n = kn_ops[op].cls == KN_CLS_BINARY ? kg_op2(g, (int)op, a, b) : kg_op1(g, (int)op, a);
+            last[kg_dtype(g, n)][r >> 28 & 3] = n;
+        }
+        kn_rw_init(&rw, g, &f);
+        rw.on_fire = kn_validate_hook;
+        for (int k = 0; k < KN_COUNT(dts); k++)
+            CHECK(kn_rewrite_all(&rw, last[dts[k]], 4, KN_GROUPS_SIMPLIFY | (i % 4 == 0 ? KN_RW_FAST : 0)));
+        CHECK_STR(kg_fault(g)->text, "");
+        kn_rw_free(&rw);
+        kg_free(g);
+        if (!CHECK_STR(f.text, "") || !CHECK_STR(validation.text, "")) return;
+    }
+}
+
 static void firings_keep_values(void) {
     CHECK_STR(validation.text, "");
     CHECK_EQ(validation.failures, 0);
@@ -646,6 +692,7 @@ int main(void) {
     RUN(tests_of_rules_hold);
     RUN(programs_keep_values);
     RUN(index_expressions_keep_values);
+    RUN(random_programs_keep_values);
     RUN(firings_keep_values);
     RUN(no_rule_goes_unproved);
     kn_validate_end();

@@ -122,7 +122,8 @@ static bool same_tensors(kn_graph *g, kn_ref from, kn_ref to, const kn_ref *orde
         same        = a.numel == b.numel && a.dtype == b.dtype && a.rank == b.rank;
         for (int64_t k = 0; same && k < a.numel; k++) {
             int64_t at = k * kn_dsize(a.dtype);
-            same       = same_value(a.dtype, kn_load_scalar((char *)a.data + at, a.dtype), kn_load_scalar((char *)b.data + at, a.dtype), false);
+            same       = same_value(a.dtype, kn_load_scalar((char *)a.data + at, a.dtype),
+                                    kn_load_scalar((char *)b.data + at, a.dtype), false);
         }
     }
 done:
