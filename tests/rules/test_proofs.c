@@ -358,13 +358,12 @@ static void fill_floats(pool *m, domain *d, int dt, int vars, bool fast) {
 }
 
 static int index_reach(int vars) {
-    static const int reach[] = {0, 100000, 900, 70, 20, 8, 4, 3, 2};
 #ifdef SLOW
-    static const int slow[] = {0, 1000, 60, 12, 6, 3, 2, 2, 2};
-    return slow[KN_MIN(vars, 8)];
+    static const int reach[] = {0, 1000, 60, 12, 6, 3, 2, 2, 2};
 #else
-    return reach[KN_MIN(vars, 8)];
+    static const int reach[] = {0, 100000, 900, 70, 20, 8, 4, 3, 2};
 #endif
+    return reach[KN_MIN(vars, 8)];
 }
 
 /* A pattern's float literal that the dtype does not have never matches there. */
