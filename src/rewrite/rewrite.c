@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MEMOS = 12, TRAIL = 16 };
+enum { RW_MEMOS = 12, RW_TRAIL = 16 };
 
 typedef struct rw_memo {
     uint64_t mask, used; /* mask 0: free */
@@ -25,12 +25,12 @@ typedef struct rw_frame {
 } rw_frame;
 
 typedef struct rw_state {
-    rw_memo   memo[MEMOS];
+    rw_memo   memo[RW_MEMOS];
     uint64_t  clock;
     rw_frame *stack;
     kn_ref   *chain, *src;
     size_t    stack_cap, chain_cap, src_cap;
-    int       trail[TRAIL]; /* the rules that fired last */
+    int       trail[RW_TRAIL]; /* the rules that fired last */
     unsigned  trail_at;
 } rw_state;
 
@@ -44,7 +44,7 @@ void kn_rw_free(kn_rw *rw) {
     rw_state *s = rw->state;
     if (!s) return;
     const kn_alloc *a = kg_alloc(rw->g);
-    for (int i = 0; i < MEMOS; i++) kn_free(a, s->memo[i].map, s->memo[i].cap * sizeof(kn_ref));
+    for (int i = 0; i < RW_MEMOS; i++) kn_free(a, s->memo[i].map, s->memo[i].cap * sizeof(kn_ref));
     kn_free(a, s->stack, s->stack_cap * sizeof *s->stack);
     kn_free(a, s->chain, s->chain_cap * sizeof *s->chain);
     kn_free(a, s->src, s->src_cap * sizeof *s->src);
@@ -110,7 +110,7 @@ kn_ref kn_rule_make_tail(kn_graph *g, int op, uint64_t arg, const kn_ref *src, u
 }
 
 /* r broadcast to the shape of n; 0 if that shape is not static. */
-static kn_ref expand_to(kn_graph *g, kn_ref r, kn_ref n) {
+static kn_ref rw_expand_to(kn_graph *g, kn_ref r, kn_ref n) {
     int            rank, from;
     const int64_t *dims = kg_shape(g, n, &rank), *have = kg_shape(g, r, &from);
     int64_t        ones[KN_MAX_RANK];
@@ -133,7 +133,7 @@ kn_ref kn_rule_done(kn_rw *rw, int rule, kn_ref n, kn_ref result, bool preserves
         }
         if (!kg_same_shape(g, result, n)) {
             if (!(mask & KN_RW_EXPAND)) return 0;
-            result = expand_to(g, result, n);
+            result = rw_expand_to(g, result, n);
             if (!result || result == n) return 0;
         }
     }
@@ -146,14 +146,14 @@ kn_ref kn_rule_done(kn_rw *rw, int rule, kn_ref n, kn_ref result, bool preserves
 /* ---- the walk
  * -------------------------------------------------------------------------------------------------------- */
 
-static rw_state *state_of(kn_rw *rw) {
+static rw_state *rw_state_of(kn_rw *rw) {
     if (!rw->state) rw->state = kn_zalloc(kg_alloc(rw->g), sizeof(rw_state));
     return rw->state;
 }
 
-static rw_memo *memo_of(kn_rw *rw, rw_state *s, uint64_t mask) {
+static rw_memo *rw_memo_of(kn_rw *rw, rw_state *s, uint64_t mask) {
     rw_memo *m = &s->memo[0];
-    for (int i = 0; i < MEMOS; i++) {
+    for (int i = 0; i < RW_MEMOS; i++) {
         if (s->memo[i].mask == mask) {
             m = &s->memo[i];
             break;
@@ -170,7 +170,7 @@ static rw_memo *memo_of(kn_rw *rw, rw_state *s, uint64_t mask) {
 }
 
 /* Room for every node there is. */
-static bool memo_room(kn_rw *rw, rw_memo *m) {
+static bool rw_memo_room(kn_rw *rw, rw_memo *m) {
     size_t need = kg_count(rw->g), old = m->cap;
     if (need <= old) return true;
     if (!KN_GROW(kg_alloc(rw->g), m->map, m->cap, need)) return false;
@@ -178,20 +178,20 @@ static bool memo_room(kn_rw *rw, rw_memo *m) {
     return true;
 }
 
-static bool graph_failed(kn_rw *rw) {
+static bool rw_graph_failed(kn_rw *rw) {
     const kn_fault *gf = kg_fault(rw->g);
     if (gf->code != KN_OK) kn_fail(rw->fault, gf->code, "%s", gf->text);
     return rw->fault->code != KN_OK;
 }
 
-static void loops(kn_rw *rw, const rw_state *s) {
+static void rw_loops(kn_rw *rw, const rw_state *s) {
     char   text[300];
     size_t at = 0;
     text[0]   = 0;
-    for (unsigned i = 0; i < TRAIL && i < s->trail_at; i++) {
-        int  r    = s->trail[(s->trail_at - 1 - i) % TRAIL];
+    for (unsigned i = 0; i < RW_TRAIL && i < s->trail_at; i++) {
+        int  r    = s->trail[(s->trail_at - 1 - i) % RW_TRAIL];
         bool seen = false;
-        for (unsigned k = 0; k < i; k++) seen = seen || s->trail[(s->trail_at - 1 - k) % TRAIL] == r;
+        for (unsigned k = 0; k < i; k++) seen = seen || s->trail[(s->trail_at - 1 - k) % RW_TRAIL] == r;
         if (seen || at + 60 > sizeof text) continue;
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s.%s", at ? ", " : "", kn_rules[r].group,
                                kn_rules[r].name);
@@ -200,7 +200,7 @@ static void loops(kn_rw *rw, const rw_state *s) {
 }
 
 /* The node over its sources' normal forms. */
-static kn_ref over_sources(kn_rw *rw, rw_state *s, const kn_ref *map, kn_ref n) {
+static kn_ref rw_over_sources(kn_rw *rw, rw_state *s, const kn_ref *map, kn_ref n) {
     uint32_t      k   = kg_nsrc(rw->g, n), i = 0;
     const kn_ref *src = kg_src(rw->g, n);
     while (i < k && map[src[i]] == src[i]) i++;
@@ -213,11 +213,11 @@ static kn_ref over_sources(kn_rw *rw, rw_state *s, const kn_ref *map, kn_ref n) 
     return kg_with_src(rw->g, n, s->src, k);
 }
 
-static kn_ref normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint64_t mask) {
+static kn_ref rw_normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint64_t mask) {
     const kn_alloc *a     = kg_alloc(rw->g);
     uint64_t        bound = rw->matches + 20000 + 100 * (uint64_t)kg_count(rw->g);
     size_t          depth = 0, links = 0;
-    if (!memo_room(rw, m)) goto oom;
+    if (!rw_memo_room(rw, m)) goto oom;
     if (m->map[root]) return m->map[root];
     if (!KN_GROW(a, s->stack, s->stack_cap, 1)) goto oom;
     s->stack[depth++] = (rw_frame){root, 0, 0};
@@ -237,10 +237,10 @@ static kn_ref normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint6
         if (!done) {
             if (!KN_GROW(a, s->chain, s->chain_cap, links + 2)) goto oom;
             s->chain[links++] = n;
-            kn_ref over       = over_sources(rw, s, m->map, n);
+            kn_ref over       = rw_over_sources(rw, s, m->map, n);
             if (!over) goto failed;
             if (over != n) {
-                if (!memo_room(rw, m)) goto oom;
+                if (!rw_memo_room(rw, m)) goto oom;
                 n               = over;
                 done            = m->map[n];
                 s->chain[links] = n;
@@ -250,14 +250,14 @@ static kn_ref normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint6
         if (!done) {
             rw->visits++;
             kn_ref r = kn_rules_match(rw, n, mask, &rule);
-            if (graph_failed(rw)) return 0;
+            if (rw_graph_failed(rw)) return 0;
             if (r) {
-                s->trail[s->trail_at++ % TRAIL] = rule;
+                s->trail[s->trail_at++ % RW_TRAIL] = rule;
                 if (rw->matches > bound) {
-                    loops(rw, s);
+                    rw_loops(rw, s);
                     return 0;
                 }
-                if (!memo_room(rw, m)) goto oom;
+                if (!rw_memo_room(rw, m)) goto oom;
                 f->node = r;
                 f->next = 0;
                 continue;
@@ -274,7 +274,7 @@ oom:
     kn_oom(rw->fault);
     return 0;
 failed:
-    graph_failed(rw);
+    rw_graph_failed(rw);
     return 0;
 }
 
@@ -283,12 +283,12 @@ kn_ref kn_rewrite(kn_rw *rw, kn_ref root, uint64_t groups) {
 }
 
 bool kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups) {
-    rw_state *s = state_of(rw);
+    rw_state *s = rw_state_of(rw);
     if (!s) return kn_oom(rw->fault);
-    if (graph_failed(rw)) return false;
-    rw_memo *m = memo_of(rw, s, groups);
+    if (rw_graph_failed(rw)) return false;
+    rw_memo *m = rw_memo_of(rw, s, groups);
     for (int i = 0; i < n; i++) {
-        kn_ref r = normal_form(rw, s, m, roots[i], groups);
+        kn_ref r = rw_normal_form(rw, s, m, roots[i], groups);
         if (!r) return false;
         roots[i] = r;
     }
@@ -297,9 +297,9 @@ bool kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups) {
 
 kn_ref kn_rewrite_step(kn_rw *rw, kn_ref root, uint64_t groups) {
     int rule;
-    if (!root || graph_failed(rw)) return 0;
+    if (!root || rw_graph_failed(rw)) return 0;
     rw->visits++;
     kn_ref r = kn_rules_match(rw, root, groups, &rule);
-    if (graph_failed(rw)) return 0;
+    if (rw_graph_failed(rw)) return 0;
     return r ? r : root;
 }

@@ -4,13 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-static kn_scalar const_scalar(const kn_graph *g, kn_ref n) {
+static kn_scalar rule_const_scalar(const kn_graph *g, kn_ref n) {
     kn_scalar s = {0};
     memcpy(&s, &kg_node(g, n)->arg, sizeof s);
     return s;
 }
 
-static kn_ref scalar_const(kn_graph *g, int dtype, kn_scalar s) {
+static kn_ref rule_scalar_const(kn_graph *g, int dtype, kn_scalar s) {
     return kn_is_float(dtype) ? kg_float(g, dtype, s.f) : kg_int(g, dtype, s.i);
 }
 
@@ -23,11 +23,11 @@ kn_ref kn_rule_fold(kn_rw *rw, kn_ref n) {
     for (uint32_t i = 0; i < nd->nsrc; i++) {
         kn_ref s = nd->s.src[i];
         if (kg_op(g, s) != KN_OP_CONST) return 0;
-        in[i] = const_scalar(g, s);
+        in[i] = rule_const_scalar(g, s);
         dt[i] = kg_dtype(g, s);
     }
     if (!kn_alu(nd->op, nd->dtype, dt, in, &out)) return 0;
-    return scalar_const(g, nd->dtype, out);
+    return rule_scalar_const(g, nd->dtype, out);
 }
 
 kn_ref kn_rule_bounds(kn_rw *rw, kn_ref n) {

@@ -51,7 +51,7 @@ kn_ref kn_rule_flip_flip(kn_rw *rw, kn_ref n) {
 }
 
 /* Offsets of two boxes of the same rank, static ones only. */
-static bool box_offsets(const kn_graph *g, kn_ref n, kn_ref m, int64_t *a, int64_t *b, int64_t *dims, int *rank) {
+static bool move_box_offsets(const kn_graph *g, kn_ref n, kn_ref m, int64_t *a, int64_t *b, int64_t *dims, int *rank) {
     int ra, rb, rd;
     *rank = kg_rank(g, n);
     return kg_read_dims(g, kg_at(g, n, 1), a, &ra) && kg_read_dims(g, kg_at(g, m, 1), b, &rb) &&
@@ -63,7 +63,7 @@ kn_ref kn_rule_shrink_shrink(kn_rw *rw, kn_ref n) {
     kn_ref    m = kg_at(g, n, 0);
     int64_t   a[KN_MAX_RANK], b[KN_MAX_RANK], dims[KN_MAX_RANK];
     int       rank;
-    if (!box_offsets(g, n, m, a, b, dims, &rank)) return 0;
+    if (!move_box_offsets(g, n, m, a, b, dims, &rank)) return 0;
     for (int i = 0; i < rank; i++) a[i] += b[i];
     return kg_shrink(g, kg_at(g, m, 0), a, dims, rank);
 }
@@ -73,7 +73,7 @@ kn_ref kn_rule_pad_pad(kn_rw *rw, kn_ref n) {
     kn_ref    m = kg_at(g, n, 0);
     int64_t   a[KN_MAX_RANK], b[KN_MAX_RANK], dims[KN_MAX_RANK];
     int       rank;
-    if (!box_offsets(g, n, m, a, b, dims, &rank)) return 0;
+    if (!move_box_offsets(g, n, m, a, b, dims, &rank)) return 0;
     for (int i = 0; i < rank; i++) a[i] += b[i];
     return kg_pad(g, kg_at(g, m, 0), a, dims, rank);
 }
@@ -84,7 +84,7 @@ kn_ref kn_rule_shrink_pad(kn_rw *rw, kn_ref n) {
     kn_ref    m = kg_at(g, n, 0), x = kg_at(g, m, 0);
     int64_t   a[KN_MAX_RANK], b[KN_MAX_RANK], dims[KN_MAX_RANK];
     int       rank;
-    if (!box_offsets(g, n, m, a, b, dims, &rank)) return 0;
+    if (!move_box_offsets(g, n, m, a, b, dims, &rank)) return 0;
     const int64_t *have = kg_shape(g, x, NULL);
     for (int i = 0; i < rank; i++) {
         a[i] -= b[i];
