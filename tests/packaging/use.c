@@ -17,5 +17,7 @@ kn_status use(kn_context *kn, kn_tensor *x, kn_tensor *w) {
     kn_status      s  = kn_realize(results, (int)(sizeof results / sizeof results[0]));
     kn_adam_opts   a  = {.lr = 1e-3, .beta1 = KN_ZERO, .size = sizeof a};
     kn_optim      *opt = kn_adam_opt(kn, &w, 1, &a);
+    kn_optim      *sgd = kn_sgd(kn, &w, 1, .lr = 0.1, .momentum = 0.9), *adam = kn_adam(kn, &w, 1);
+    if (kn_minimize(sgd, all) != KN_OK || kn_minimize(adam, all) != KN_OK) return kn_error_code(kn);
     return s == KN_OK ? kn_minimize(opt, kn_mean(all)) : s;
 }
