@@ -54,7 +54,7 @@ static kn_optim *optim_new(kn_context *kn, const char *op, kn_tensor *const *par
     for (int i = 0; i < n; i++) {
         if (!(slots[i] = kt_check(kn, op, params[i]))) return NULL;
         o->param[i] = params[i];
-        if (!kn_is_float(kn_dtype_of(params[i]))) {
+        if (!kn_is_float((int)kn_dtype_of(params[i]))) {
             kt_error(kn, KN_ERR_DTYPE, "%s: parameter %d is %s: only floats can be trained", op, i,
                      kn_dtype_name(kn_dtype_of(params[i])));
             return NULL;
