@@ -61,6 +61,13 @@ void kt_c_preamble(kn_str *out) {
                 "    KN_ROUNDS\n"
                 "    return (u64)y << 32 | x;\n"
                 "}\n");
+    /* Vectors of f32 to i32, saturating, NaN to 0; and towards zero, beyond 2^23 (whole already) as they are. */
+    kn_str_puts(out,
+                "#define KN_SAT(x, F, I) ({ F v_ = (x); I big_ = v_ >= 2147483648.0f, num_ = v_ == v_; \\\n"
+                "    I c_ = __builtin_convertvector((F)((I)v_ & num_ & ~big_), I); (c_ & ~big_) | (big_ & 2147483647); })\n"
+                "#define KN_TRUNC(x, F, I) ({ F v_ = (x); I s_ = (I)v_ & (-2147483647 - 1), k_ = (F)((I)v_ ^ s_) < 8388608.0f; \\\n"
+                "    I t_ = (I)__builtin_convertvector(__builtin_convertvector((F)((I)v_ & k_), I), F) | s_; \\\n"
+                "    (F)((t_ & k_) | ((I)v_ & ~k_)); })\n");
     /* Narrow floats: E exponent and M mantissa bits, round to nearest even. F8E4M3 has one NaN and no infinity. */
     kn_str_puts(out,
                 "static inline u32 kn_narrow(f64 x, int E, int M, int ocp) {\n"

@@ -293,6 +293,7 @@ static bool vector_expr(kc_out *c, kn_ref n, int lanes, const char *a, const cha
             as_mask(s, st, lanes, kn_str_c(&e));
             kn_str_free(&e);
         } else if (st == KN_BOOL) kn_str_putf(s, "__builtin_convertvector(-%s, %sx%d)", a, t, lanes);
+        else if (st == KN_F32 && dt == KN_I32) kn_str_putf(s, "KN_SAT(%s, f32x%d, i32x%d)", a, lanes, lanes);
         else if (kn_is_float(st) && !kn_is_float(dt)) return false;
         else kn_str_putf(s, "__builtin_convertvector(%s, %sx%d)", a, t, lanes);
         return true;
@@ -304,6 +305,10 @@ static bool vector_expr(kc_out *c, kn_ref n, int lanes, const char *a, const cha
         else kn_str_putf(&e, "%s %s %s", a, binary_sign(op), b);
         as_mask(s, st, lanes, kn_str_c(&e));
         kn_str_free(&e);
+        return true;
+    case KN_OP_TRUNC:
+        if (dt != KN_F32) return false;
+        kn_str_putf(s, "KN_TRUNC(%s, f32x%d, i32x%d)", a, lanes, lanes);
         return true;
     case KN_OP_THREEFRY: kn_str_putf(s, "kn_threefry_x%d(%s, %s)", lanes, a, b); return true;
     case KN_OP_SHL: case KN_OP_SHR: {
