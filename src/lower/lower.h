@@ -86,9 +86,9 @@ bool kl_plan(kl_program *p, kn_fault *f);
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
 
 /* Rule groups: index expressions as Rangeify makes them; a kernel of scalars; a kernel of tiles. */
-#define KL_INDEX_RULES (KN_G_algebra)
-#define KL_KERNEL_RULES (KN_G_algebra)
-#define KL_TILE_RULES (KN_G_algebra)
+#define KL_INDEX_RULES (KN_G_algebra | KN_G_divmod | KN_G_where | KN_G_cast | KN_G_canon_int)
+#define KL_KERNEL_RULES KL_INDEX_RULES
+#define KL_TILE_RULES KL_INDEX_RULES
 
 /* A kernel's graph rewritten under rule groups, counting what fired into p. */
 bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f);

@@ -39,7 +39,10 @@ static bool agree(const program *q, const char *what) {
         for (int64_t i = 0; i < w->numel; i++) {
             kn_scalar x = kn_load_scalar((char *)w->data + i * kn_dsize(w->dtype), w->dtype);
             kn_scalar y = kn_load_scalar((char *)a->data + i * kn_dsize(w->dtype), w->dtype);
-            if (kn_is_float(w->dtype) ? fabs(x.f - y.f) <= q->c.tolerance * fmax(1, fabs(x.f)) : x.i == y.i) continue;
+            bool same = kn_is_float(w->dtype) ? fabs(x.f - y.f) <= q->c.tolerance * fmax(1, fabs(x.f)) || (isnan(x.f) && isnan(y.f)) ||
+                                                    x.f == y.f
+                                              : x.i == y.i;
+            if (same) continue;
             fprintf(stderr, "%s: %s: value %d, element %lld: ", q->name, what, k, (long long)i);
             if (kn_is_float(w->dtype)) return CHECK_NEAR(y.f, x.f, q->c.tolerance);
             return CHECK_EQ(y.i, x.i);
