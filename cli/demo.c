@@ -119,7 +119,8 @@ static void demo_report(const demo_view *v, const digits_data *d, const digits_o
     if (r->program && digits_print_journey(stdout, p, r->program, &f)) putchar('\n');
     demo_costs(p, o, r, peak, isa);
     printf("\n%snext%s  koine demo digits --epochs 10 --seed %llu\n      koine demo digits --json --threads 1\n"
-           "      KOINE_DUMP=render:kernels.c koine demo digits --epochs 1\n", p->bold, p->off, (unsigned long long)o->seed + 1);
+           "      KOINE_DUMP=render:kernels.c koine demo digits --epochs 1\n",
+           p->bold, p->off, (unsigned long long)o->seed + 1);
 }
 
 /* ---- options ---------------------------------------------------------------------------------------------------- */

@@ -34,23 +34,57 @@ static int journey_indent(const char *line, int len) {
     return n;
 }
 
-/* The kept lines of a text, two spaces in and without their common indent; what is left out in the middle is said. */
+static bool journey_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* Lines that differ in their numbers alone are of one kind. */
+static bool journey_alike(const char *a, int na, const char *b, int nb) {
+    int i = 0, k = 0;
+    while (i < na && k < nb) {
+        bool number = journey_digit(a[i]);
+        if (number != journey_digit(b[k]) || (!number && a[i] != b[k])) return false;
+        i++, k++;
+        while (number && i < na && journey_digit(a[i])) i++;
+        while (number && k < nb && journey_digit(b[k])) k++;
+    }
+    return i == na && k == nb;
+}
+
+static void journey_line(FILE *out, const char *line, int len, int base) {
+    int skip = KN_MIN(base, journey_indent(line, len)), room = KN_MIN(len - skip, (int)JOURNEY_WIDTH);
+    fprintf(out, "  %.*s%s\n", room, line + skip, room < len - skip ? "..." : "");
+}
+
+/* Lines [from, to) of a text, at most `most`, without their common indent and without those that hold `without`. Of
+ * three and more of one kind in a row the first stands for all. */
 static void journey_lines(FILE *out, const digits_palette *p, const char *text, int from, int to, int most,
                           const char *without) {
-    const char *at = text, *line;
-    int         len, base = -1, kept = 0, shown = 0, tail = 3;
-    for (int row = 0; row < to && journey_next(&at, &line, &len); row++)
-        kept += row >= from && !(without && journey_has(line, len, without));
-    at = text;
-    for (int row = 0; row < to && journey_next(&at, &line, &len); row++) {
-        if (row < from || (without && journey_has(line, len, without))) continue;
-        int k = shown++;
-        if (kept > most && k == most - tail)
-            fprintf(out, "  %s... %d more lines ...%s\n", p->dim, kept - most, p->off);
-        if (kept > most && k >= most - tail && k < kept - tail) continue;
+    const char *at = text, *line, *kind = NULL, *last = NULL;
+    int         len, kind_len = 0, last_len = 0, base = -1, shown = 0, more = 0;
+    for (int row = 0; row <= to; row++) {
+        bool end = row == to || !journey_next(&at, &line, &len);
+        if (!end && (row < from || (without && journey_has(line, len, without)))) continue;
+        if (!end && kind && journey_alike(kind, kind_len, line, len)) {
+            last = line;
+            last_len = len;
+            more++;
+            continue;
+        }
+        if (more == 1) journey_line(out, last, last_len, base);
+        if (more > 1)
+            fprintf(out, "  %*s%s... %d more like it%s\n", KN_MAX(journey_indent(last, last_len) - base, 0), "", p->dim,
+                    more, p->off);
+        more = 0;
+        if (end) return;
+        if (shown++ == most) {
+            fprintf(out, "  %s...%s\n", p->dim, p->off);
+            return;
+        }
+        kind = line;
+        kind_len = len;
         if (base < 0) base = journey_indent(line, len);
-        int skip = KN_MIN(base, journey_indent(line, len)), room = KN_MIN(len - skip, (int)JOURNEY_WIDTH);
-        fprintf(out, "  %.*s%s\n", room, line + skip, room < len - skip ? "..." : "");
+        journey_line(out, line, len, base);
     }
 }
 
