@@ -1,10 +1,11 @@
 /* cc.c - runs the system's C compiler on kernels.
  *
- * Contract: a kernel is known by the hash of its source, compared in full. What is not loaded yet goes into batches, one
- * compiler each, all running at once; a batch is one shared object, opened and kept until the context closes. With a
- * cache folder, a batch is found again by the hash of its text, the compiler's identity, its flags, the CPU's features
- * and the library's version. An entry is written whole (temporary, rename) with a checksum beside it; one that does not
- * match its checksum is built anew. */
+ * Contract: a kernel is known by the hash of its source, compared in full. What is not loaded yet goes into batches,
+ * one compiler each, all running at once; a batch is one shared object, opened and kept until the context closes. With
+ * a cache folder, a batch is found again by the hash of its text, the compiler's identity, its flags, the CPU's
+ * features and the library's version. An entry is written whole (temporary, rename) with a checksum beside it; one that
+ * does not match its checksum is built anew. Every object holds the text it was made of, and is used only for that
+ * text: neither equal hashes nor a loader that takes a file's name for the file can bring in other kernels. */
 #define _GNU_SOURCE
 #include "device/cc.h"
 
@@ -34,6 +35,8 @@ struct kd_cc {
     size_t          nhandle, handle_cap;
     bool            dir_ready;
 };
+
+#define KD_TEXT "kn_text"
 
 static const char *const cc_flags[] = {
     "-std=gnu17", "-O2", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing",
@@ -81,7 +84,8 @@ static bool find_in_path(const char *name, char *out, size_t cap, struct stat *s
     for (const char *at = path ? path : "/usr/bin:/bin"; at;) {
         const char *end = strchr(at, ':');
         int         len = end ? (int)(end - at) : (int)strlen(at);
-        if (snprintf(out, cap, "%.*s/%s", len, at, name) < (int)cap && stat(out, st) == 0 && !access(out, X_OK)) return true;
+        if (snprintf(out, cap, "%.*s/%s", len, at, name) < (int)cap && stat(out, st) == 0 && !access(out, X_OK))
+            return true;
         at = end ? end + 1 : NULL;
     }
     return false;
@@ -95,8 +99,10 @@ static bool identify(kd_cc *c, kn_fault *f) {
     snprintf(word, sizeof word, "%.200s", kn_str_c(&c->cc));
     word[strcspn(word, " ")] = 0; /* "ccache gcc" and the like */
     if (!find_in_path(word, file, sizeof file, &st))
-        return kn_fail(f, KN_ERR_COMPILE, "no C compiler: \"%s\" is not in PATH; install gcc or clang, or set CC", word);
-    kn_str_putf(&c->identity, "%s %lld %lld %s", file, (long long)st.st_size, (long long)st.st_mtime, kn_version_text());
+        return kn_fail(f, KN_ERR_COMPILE, "no C compiler: \"%s\" is not in PATH; install gcc or clang, or set CC",
+                       word);
+    kn_str_putf(&c->identity, "%s %lld %lld %s", file, (long long)st.st_size, (long long)st.st_mtime,
+                kn_version_text());
     for (int i = 0; i < KN_COUNT(cc_flags); i++) kn_str_putf(&c->identity, " %s", cc_flags[i]);
 #if defined(__x86_64__) || defined(__i386__)
     for (unsigned leaf = 1; leaf <= 7; leaf += 6) {
@@ -117,9 +123,16 @@ static void content_key(const char *text, size_t len, uint64_t key[2]) {
 static kd_known *known_as(kd_cc *c, const kd_unit *u) {
     for (size_t i = 0; i < c->nknown; i++) {
         kd_known *k = &c->known[i];
-        if (k->key[0] == u->key[0] && k->key[1] == u->key[1] && k->len == u->len && !memcmp(k->source, u->source, u->len)) return k;
+        if (k->key[0] == u->key[0] && k->key[1] == u->key[1] && k->len == u->len &&
+            !memcmp(k->source, u->source, u->len))
+            return k;
     }
     return NULL;
+}
+
+static bool same_source(const kd_unit *a, const kd_unit *b) {
+    return a->key[0] == b->key[0] && a->key[1] == b->key[1] && a->len == b->len &&
+           !memcmp(a->source, b->source, a->len);
 }
 
 /* ---- files --------------------------------------------------------------------------------------------------- */
@@ -157,27 +170,46 @@ static bool keep(kd_cc *c, const char *built, const char *so, kn_fault *f) {
 typedef struct kd_batch {
     kd_unit **unit;
     int       n;
-    kn_str    text;
+    kn_str    text;     /* what is compiled: text_len bytes, and the same once more as data */
+    size_t    text_len;
     char      cached[4160], dir[4160];
     kn_job    job;
     bool      running, from_cache;
 } kd_batch;
 
+/* The text so far, as data of the object: KD_TEXT in it. */
+static void embed_text(kn_str *s) {
+    size_t len = s->len;
+    kn_str_puts(s, "\nconst char " KD_TEXT "[] =\n\"");
+    for (size_t i = 0; i < len && !s->failed; i++) {
+        char ch = s->data[i];
+        if (ch == '\n') {
+            kn_str_puts(s, "\\n\"\n\"");
+        } else {
+            if (ch == '"' || ch == '\\') kn_str_puts(s, "\\");
+            kn_str_add(s, &ch, 1);
+        }
+    }
+    kn_str_puts(s, "\";\n");
+}
+
 static bool write_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
+    kn_str_putf(&b->text, "/* %s */\n", kn_str_c(&c->identity));
     kn_str_puts(&b->text, kn_str_c(&c->preamble));
     for (int i = 0; i < b->n; i++) {
         const kd_unit *u = b->unit[i];
-        kn_str_putf(&b->text, "\n#define %s kn_%016llx%016llx\n", u->name, (unsigned long long)u->key[0], (unsigned long long)u->key[1]);
+        kn_str_putf(&b->text, "\n#define %s kn_%d_%s\n", u->name, i, u->name);
         kn_str_add(&b->text, u->source, u->len);
         kn_str_putf(&b->text, "#undef %s\n", u->name);
     }
+    b->text_len = b->text.len;
+    embed_text(&b->text);
     if (b->text.failed) return kn_oom(f);
     if (c->dir.len) {
-        uint64_t key[2], id[2];
-        content_key(kn_str_c(&b->text), b->text.len, key);
-        content_key(kn_str_c(&c->identity), c->identity.len, id);
-        snprintf(b->cached, sizeof b->cached, "%.4000s/%016llx%016llx.so", kn_str_c(&c->dir), (unsigned long long)(key[0] ^ id[0]),
-                 (unsigned long long)(key[1] ^ id[1] * 3));
+        uint64_t key[2];
+        content_key(kn_str_c(&b->text), b->text_len, key);
+        snprintf(b->cached, sizeof b->cached, "%.4000s/%016llx%016llx.so", kn_str_c(&c->dir),
+                 (unsigned long long)key[0], (unsigned long long)key[1]);
     }
     return true;
 }
@@ -218,7 +250,8 @@ static bool finish_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     char *line = strstr(err, "error:"); /* the line that says what, else the first */
     if (!line) line = err;
     line[strcspn(line, "\n")] = 0;
-    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%.300s", kn_str_c(&c->cc), code, *line ? ": " : "", line);
+    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%.300s", kn_str_c(&c->cc), code,
+                   *line ? ": " : "", line);
 }
 
 static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
@@ -227,11 +260,16 @@ static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
         return kn_oom(f);
     void *h = dlopen(so, RTLD_NOW | RTLD_LOCAL);
     if (!h) return kn_fail(f, KN_ERR_COMPILE, "cannot load compiled kernels: %s", dlerror());
+    const char *text = dlsym(h, KD_TEXT);
+    if (!text || strncmp(text, b->text.data, b->text_len) || text[b->text_len]) {
+        dlclose(h);
+        return kn_fail(f, KN_ERR_COMPILE, "cannot load compiled kernels: %s has others", so);
+    }
     c->handle[c->nhandle++] = h;
     for (int i = 0; i < b->n; i++) {
         kd_unit *u = b->unit[i];
-        char     symbol[48];
-        snprintf(symbol, sizeof symbol, "kn_%016llx%016llx", (unsigned long long)u->key[0], (unsigned long long)u->key[1]);
+        char     symbol[160];
+        snprintf(symbol, sizeof symbol, "kn_%d_%.120s", i, u->name);
         void *p = dlsym(h, symbol);
         if (!p) return kn_fail(f, KN_ERR_COMPILE, "compiled kernels lack %s", u->name);
         memcpy(&u->fn, &p, sizeof p);
@@ -300,7 +338,7 @@ bool kd_cc_compile(kd_cc *c, kd_unit *unit, int n, int jobs, void (*warn)(void *
         content_key(u->source, u->len, u->key);
         kd_known *k = known_as(c, u);
         bool      twice = false;
-        for (int j = 0; j < count && !k; j++) twice |= todo[j]->key[0] == u->key[0] && todo[j]->key[1] == u->key[1];
+        for (int j = 0; j < count && !k && !twice; j++) twice = same_source(todo[j], u);
         u->fn = k ? k->fn : NULL;
         if (!k && !twice) todo[count++] = u;
     }
@@ -335,3 +373,5 @@ bool kd_cc_compile(kd_cc *c, kd_unit *unit, int n, int jobs, void (*warn)(void *
     kn_free(c->alloc, todo, (size_t)(n + 1) * sizeof *todo);
     return ok;
 }
+
+#undef KD_TEXT
