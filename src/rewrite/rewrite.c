@@ -124,7 +124,7 @@ static kn_ref rw_expand_to(kn_graph *g, kn_ref r, kn_ref n) {
 
 kn_ref kn_rule_done(kn_rw *rw, int rule, kn_ref n, kn_ref result, bool preserves, uint64_t mask) {
     kn_graph *g = rw->g;
-    if (!result || result == n) return 0;
+    if (!result || result == n || (rw->off && rw->off[rule])) return 0;
     if (preserves) {
         if (kg_dtype(g, result) != kg_dtype(g, n)) {
             kn_fail(rw->fault, KN_ERR_INTERNAL, "rule %s.%s: made %s of %s", kn_rules[rule].group, kn_rules[rule].name,
@@ -134,7 +134,7 @@ kn_ref kn_rule_done(kn_rw *rw, int rule, kn_ref n, kn_ref result, bool preserves
         if (!kg_same_shape(g, result, n)) {
             if (!(mask & KN_RW_EXPAND)) return 0;
             result = rw_expand_to(g, result, n);
-            if (!result || result == n) return 0;
+            if (!result || result == n || (rw->off && rw->off[rule])) return 0;
         }
     }
     rw->matches++;

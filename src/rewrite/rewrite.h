@@ -31,6 +31,7 @@ typedef struct kn_rw {
     void     *user;  /* for C rules: what the pass hands them */
     kn_fault *fault; /* a rule may fail the whole rewrite (the verifier does) */
     uint64_t *fired; /* a counter per rule, or NULL; kn_rule_count of them */
+    const bool *off; /* rules that must not fire, or NULL; kn_rule_count of them, fixed while the kn_rw lives */
     /* what follows belongs to rewrite.c; zero it with kn_rw_init */
     void     *state;
     uint64_t  visits, matches; /* counted, for tests and budgets */
