@@ -460,6 +460,13 @@ static void declarative_rules_hold(void) {
 
 static kn_validation validation;
 
+static uint64_t *ever; /* firings of each rule in all tests here */
+
+static void note_fired(uint64_t *fired) {
+    for (int r = 0; r < kn_rule_count; r++) ever[r] += fired[r];
+    memset(fired, 0, (size_t)kn_rule_count * sizeof *fired);
+}
+
 static void tests_of_rules_hold(void) {
     uint64_t *fired = kn_zalloc(NULL, (size_t)(kn_rule_count + 1) * sizeof *fired);
     if (!CHECK(fired)) return;
@@ -480,7 +487,6 @@ static void tests_of_rules_hold(void) {
                          : kg_make(g, KN_OP_PARAM, 0, kg_intern_words(g, w, KN_PARAM_WORDS), &none, 1);
         }
         kn_rw_init(&rw, g, &f);
-        memset(fired, 0, (size_t)kn_rule_count * sizeof *fired);
         rw.fired     = fired;
         rw.on_fire   = kn_validate_hook;
         kn_ref from = t->lhs(g, v), to = kn_rewrite(&rw, from, t->groups);
@@ -501,6 +507,7 @@ static void tests_of_rules_hold(void) {
         }
         CHECK(ok);
         CHECK_STR(kg_fault(g)->text, "");
+        note_fired(fired);
         kn_rw_free(&rw);
         kg_free(g);
     }
@@ -523,6 +530,7 @@ static const char *const programs[] = {
     "%1 = PARAM {slot=0} [3, 4]\n%2 = PAD %1 [1, 2] [7, 8]\n%3 = SHRINK %2 [0, 2] [2, 3]\n",
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {i32} %2\n",
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {f32} %2\n",
+    "%1 = PARAM {slot=0} [9]\n%2 = RANGE {id=1} 9\n%3 = CMPLT %2 4\n%4 = LOAD (INDEX %1 %2) 0.0:f32 %3\n%5 = WHERE %3 %4 0.0:f32\n",
 };
 
 static void programs_keep_values(void) {
@@ -534,6 +542,7 @@ static void programs_keep_values(void) {
         kn_ref root = kg_parse(g, programs[i], strlen(programs[i]), &f);
         kn_rw_init(&rw, g, &f);
         rw.on_fire = kn_validate_hook;
+        rw.fired   = ever;
         CHECK(root && kn_rewrite(&rw, root, KN_GROUPS_SIMPLIFY | KN_G_movement));
         CHECK_STR(f.text, "");
         kn_rw_free(&rw);
@@ -597,6 +606,7 @@ static void index_expressions_keep_values(void) {
         kn_ref from = random_index(g, r, &seed, 2 + i % 3), to;
         kn_rw_init(&rw, g, &f);
         rw.on_fire = i % 8 ? NULL : kn_validate_hook;
+        rw.fired   = ever;
         to         = kn_rewrite(&rw, from, KN_GROUPS_SIMPLIFY);
         if (!CHECK(to) || !CHECK_STR(f.text, "")) return;
         for (at[0] = 0; at[0] < size[0]; at[0]++)
@@ -658,6 +668,7 @@ static void random_programs_keep_values(void) {
         }
         kn_rw_init(&rw, g, &f);
         rw.on_fire = kn_validate_hook;
+        rw.fired   = ever;
         for (int k = 0; k < KN_COUNT(dts); k++)
             CHECK(kn_rewrite_all(&rw, last[dts[k]], 4, KN_GROUPS_SIMPLIFY | (i % 4 == 0 ? KN_RW_FAST : 0)));
         CHECK_STR(kg_fault(g)->text, "");
@@ -682,7 +693,17 @@ static void no_rule_goes_unproved(void) {
     }
 }
 
+static void every_rule_fires(void) {
+    for (int r = 0; r < kn_rule_count; r++) {
+        if (!*kn_rules[r].exact || ever[r]) continue;
+        printf("     %s:%d %s\n", kn_rules[r].file, kn_rules[r].line, kn_rules[r].name);
+        CHECK(!"a rule never fired here: give it a test that makes it");
+    }
+}
+
 int main(void) {
+    ever   = kn_zalloc(NULL, (size_t)(kn_rule_count + 1) * sizeof *ever);
+    if (!ever) return 1;
     proved = kn_zalloc(NULL, (size_t)kn_rule_count + 1);
     if (!proved) return 1;
     kn_validate_begin(&validation);
@@ -694,7 +715,9 @@ int main(void) {
     RUN(random_programs_keep_values);
     RUN(firings_keep_values);
     RUN(no_rule_goes_unproved);
+    RUN(every_rule_fires);
     kn_validate_end();
+    kn_free(NULL, ever, (size_t)(kn_rule_count + 1) * sizeof *ever);
     kn_free(NULL, proved, (size_t)kn_rule_count + 1);
     return check_result();
 }

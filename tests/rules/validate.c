@@ -69,6 +69,8 @@ static void compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scala
             kn_alu(nd->op, nd->dtype, dt, in, &value[id]);
         } else if (looks_through(g, id)) {
             value[id] = value[s[0]];
+        } else if (nd->op == KN_OP_LOAD && nd->nsrc == 3 && !value[s[2]].i) {
+            value[id] = value[s[1]];
         } else if (nd->dtype != KN_VOID) {
             value[id] = random_value(g, id, seed);
         }
