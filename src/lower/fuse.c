@@ -199,11 +199,17 @@ static bool make_root(kl_fuse *z, kn_ref n) {
     return kl_spread(z, own);
 }
 
-static bool note_reads(kl_fuse *z, kn_ref n) {
-    for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
-        if (!KN_GROW(z->p->alloc, z->read, z->read_cap, z->nread + 1)) return kn_oom(z->f);
-        z->read[z->nread++] = (kl_read){z->use[u].group, kg_field(z->g, n, KN_F_PARAM_slot), 0, u};
-    }
+static bool note_read(kl_fuse *z, int use, int64_t slot, kn_ref version) {
+    if (!KN_GROW(z->p->alloc, z->read, z->read_cap, z->nread + 1)) return kn_oom(z->f);
+    z->read[z->nread++] = (kl_read){z->use[use].group, slot, version, use};
+    return true;
+}
+
+/* First contents of a PARAM are read by all its uses or, when it is itself stored elsewhere, by what copies it. */
+static bool note_param_reads(kl_fuse *z, kn_ref n) {
+    int64_t slot = kg_field(z->g, n, KN_F_PARAM_slot);
+    for (int u = z->info[n].use; u >= 0; u = z->use[u].next)
+        if (!z->use[u].load && !note_read(z, u, slot, 0)) return false;
     return true;
 }
 
@@ -215,10 +221,10 @@ bool kl_decide(kl_fuse *z) {
         kl_info *info = &z->info[n];
         if (op == KN_OP_SINK || op == KN_OP_STORE) continue;
         if (wants_root(z, n)) {
-            if (!make_root(z, n)) return false;
+            if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
             continue;
         }
-        if (op == KN_OP_PARAM && !note_reads(z, n)) return false;
+        if (op == KN_OP_PARAM && !note_param_reads(z, n)) return false;
         for (int u = info->use; u >= 0; u = z->use[u].next)
             if (!kl_spread(z, u)) return false;
     }
@@ -227,9 +233,7 @@ bool kl_decide(kl_fuse *z) {
         const kl_storage *st = &z->storage[s];
         if (st->out < 0) continue;
         for (int u = z->info[st->node].use; u >= 0; u = z->use[u].next) {
-            if (!z->use[u].load) continue;
-            if (!KN_GROW(z->p->alloc, z->read, z->read_cap, z->nread + 1)) return kn_oom(z->f);
-            z->read[z->nread++] = (kl_read){z->use[u].group, st->slot, z->out[st->out].store, u};
+            if (z->use[u].load && !note_read(z, u, st->slot, z->out[st->out].store)) return false;
         }
     }
     return true;
