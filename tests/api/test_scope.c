@@ -121,6 +121,34 @@ static void assigning(kn_context *kn) {
     CHECK_VALUES(p, 4, 4, 4);
     CHECK_VALUES(q, 2, 2, 2);
 
+    s = kn_begin(kn);
+    p = kn_keep(kn_mul_s(w, 5)), q = kn_keep(kn_mul_s(w, 5));
+    CHECK_EQ(kn_end(s), KN_OK); /* one value, two handles */
+    s = kn_begin(kn);
+    kn_assign(p, kn_add_s(p, 1));
+    kn_assign(q, kn_sub_s(q, 1));
+    CHECK_EQ(kn_end(s), KN_OK);
+    CHECK_VALUES(p, 6, 6, 6);
+    CHECK_VALUES(q, 4, 4, 4);
+
+    /* Within one scope, too, what was computed before an assignment is not taken for what comes after. */
+    kn_tensor *z = F32S(kn, 1, 2, 3), *z9 = NULL;
+    s = kn_begin(kn);
+    z9 = kn_mul_s(z, 9);
+    kn_assign(z, kn_from(kn, (const float[]){5, 6, 7}, KN_F32, KN_DIMS(3)));
+    CHECK_EQ(kn_realize((kn_tensor *[]){z9, z}, 2), KN_OK);
+    CHECK_VALUES(z9, 9, 18, 27);
+    CHECK_VALUES(kn_mul_s(z, 9), 45, 54, 63);
+    CHECK_EQ(kn_end(s), KN_OK);
+    s  = kn_begin(kn);
+    z9 = kn_add_s(z, 1);
+    kn_assign(z, z9);
+    CHECK_EQ(kn_realize((kn_tensor *[]){z, z9}, 2), KN_OK);
+    CHECK_VALUES(z9, 6, 7, 8);
+    CHECK_VALUES(z, 6, 7, 8);
+    CHECK_VALUES(kn_add_s(z, 1), 7, 8, 9);
+    CHECK_EQ(kn_end(s), KN_OK);
+
     /* Without scopes a reader of the tensor brings the assignment about. */
     kn_tensor *sum = kn_scalar_f32(kn, 0);
     for (int i = 1; i <= 5; i++) kn_assign(sum, kn_add_s(sum, i));
