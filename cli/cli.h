@@ -13,7 +13,7 @@ typedef struct cli {
     struct cli_value { /* options as given, in order */
         const struct cli_flag *flag;
         const char            *text; /* NULL of a SWITCH */
-    }       *values;
+    } * values;
     int      nvalues;
     kn_fault fault;
 } cli;
@@ -22,7 +22,7 @@ typedef struct cli {
 const char *cli_value(const cli *c, const char *name, int k);
 bool        cli_switch(const cli *c, const char *name);
 /* Prints "koine eval: ..." to stderr; returns the exit code. */
-int cli_fail(const cli *c);                                       /* c->fault, 1 */
+int cli_fail(const cli *c);                                        /* c->fault, 1 */
 int cli_usage(const cli *c, const char *fmt, ...) KN_PRINTF(2, 3); /* and where to look, 2 */
 /* The nearest of the names to one that does not exist, NULL if none is near. */
 const char *cli_nearest(const char *name, const char *const *names, int n);

@@ -91,8 +91,8 @@ static bool find_slots(eval_job *j) {
 
 static bool type_is(const kn_graph *g, kn_ref n, int dtype, const int64_t *dims, int rank) {
     int            r;
-    const int64_t *d  = kg_shape(g, n, &r);
-    int            dt = kg_dtype(g, n);
+    const int64_t *d    = kg_shape(g, n, &r);
+    int            dt   = kg_dtype(g, n);
     bool           same = dt == dtype || (dt == KN_INDEX && dtype == KN_I64) ||
                 /* what .npy cannot hold is read as f32 */
                 ((dt == KN_BF16 || dt == KN_F8E4M3 || dt == KN_F8E5M2) && dtype == KN_F32);
@@ -132,7 +132,7 @@ static bool read_input(eval_job *j, int slot, const char *path) {
 }
 
 static bool fill_inputs(eval_job *j) {
-    const char  *fill = cli_value(j->c, "fill", 0);
+    const char  *fill  = cli_value(j->c, "fill", 0);
     kn_fill_kind kind  = fill && !strcmp(fill, "seq")    ? KN_FILL_SEQ
                          : fill && !strcmp(fill, "rand") ? KN_FILL_RAND
                                                          : KN_FILL_ZERO;
@@ -206,8 +206,10 @@ static void print_nested(kn_str *out, const kn_value *v, bool elide, bool json) 
             at[d] = v->dims[d] - SHOWN_ENDS;
             if (!closed) kn_str_puts(out, " ...,");
         }
-        if (closed && !json) kn_str_putf(out, "\n%s%*s", jump ? " ...\n" : "", d + 1, "");
-        else kn_str_puts(out, " ");
+        if (closed && !json)
+            kn_str_putf(out, "\n%s%*s", jump ? " ...\n" : "", d + 1, "");
+        else
+            kn_str_puts(out, " ");
         for (int k = 0; k < closed; k++) kn_str_puts(out, "[");
     }
 }
@@ -292,8 +294,10 @@ static bool run_job(eval_job *j, const char *text, size_t len) {
     j->nvalues = room;
     if (run_program(j)) {
         ok = j->nvalues || collect_written(j);
-        if (ok && cli_value(c, "out", 0)) ok = write_values(j);
-        else if (ok) print_values(j);
+        if (ok && cli_value(c, "out", 0))
+            ok = write_values(j);
+        else if (ok)
+            print_values(j);
         for (int k = 0; k < j->nvalues; k++) kn_value_free(NULL, &j->values[k]);
     }
     kn_free(NULL, j->values, (size_t)(room + 1) * sizeof *j->values);
@@ -311,7 +315,8 @@ int cli_run_eval(cli *c) {
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin; inputs follow --in");
     if (fill && strcmp(fill, "seq") != 0 && strcmp(fill, "rand") != 0 && strcmp(fill, "zero") != 0)
         return cli_usage(c, "--fill is seq, rand or zero");
-    if (device && !known_device(device)) return cli_usage(c, "there is no device '%s'; \"koine devices\" lists them", device);
+    if (device && !known_device(device))
+        return cli_usage(c, "there is no device '%s'; \"koine devices\" lists them", device);
     eval_job j = {.c = c, .g = kg_new(NULL)};
     char    *text;
     size_t   len;

@@ -35,7 +35,8 @@ static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     kl_program p;
     int        few[256], nout;
     kl_program_init(&p, NULL);
-    bool ok = kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault) && kl_lower(&p, &j->run, &j->c->fault);
+    bool ok =
+        kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault) && kl_lower(&p, &j->run, &j->c->fault);
     kl_program_free(&p);
     return ok;
 }
@@ -81,12 +82,13 @@ static int stage_option(const cli *c, const char *option, bool all) {
     int stage = kn_stage_by_name(name);
     if (stage >= 0 && (stage > 0 || !all)) return stage;
     const char *near = cli_nearest(name, kn_stage_names, KN_STAGE_COUNT);
-    cli_usage(c, "there is no stage '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    cli_usage(c, "there is no stage '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
+              near ? "'?" : "");
     return -2;
 }
 
 int cli_run_ir(cli *c) {
-    ir_job j     = {.c = c, .json = cli_switch(c, "json")};
+    ir_job j = {.c = c, .json = cli_switch(c, "json")};
     kn_opt opts[KN_MAX_OPTS];
     int    stage = stage_option(c, "stage", false);
     j.after      = stage_option(c, "after", true);
@@ -99,14 +101,16 @@ int cli_run_ir(cli *c) {
     const char *text_opts = cli_value(c, "opts", 0);
     if (text_opts && !ko_parse_opts(text_opts, opts, &j.run.nopts, &c->fault)) return cli_fail(c);
     j.run.opts = text_opts ? opts : NULL;
-    char       *text;
-    size_t      len;
+    char  *text;
+    size_t len;
     if (!cli_read_text(c->args[0], &text, &len, &c->fault)) return cli_fail(c);
     kn_graph *g = kg_new(NULL);
     kn_str_init(&j.out, NULL);
     bool ok = g ? run_ir(&j, g, text, len, stage) : kn_oom(&c->fault);
-    if (j.json) print_json(&j, ok);
-    else fputs(kn_str_c(&j.out), stdout);
+    if (j.json)
+        print_json(&j, ok);
+    else
+        fputs(kn_str_c(&j.out), stdout);
     if (!j.json && cli_switch(c, "time"))
         for (int k = KN_STAGE_CALLIFY; k < KN_STAGE_COUNT; k++)
             fprintf(stderr, "%-10s %9.1f us\n", kn_stage_names[k], j.run.seconds[k] * 1e6);

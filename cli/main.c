@@ -46,7 +46,9 @@ const char *cli_value(const cli *c, const char *name, int k) {
     return NULL;
 }
 
-bool cli_switch(const cli *c, const char *name) { return cli_value(c, name, 0) != NULL; }
+bool cli_switch(const cli *c, const char *name) {
+    return cli_value(c, name, 0) != NULL;
+}
 
 int cli_fail(const cli *c) {
     fprintf(stderr, "koine %s: %s\n", c->command->name, c->fault.text);
@@ -74,8 +76,8 @@ static int edits(const char *a, const char *b) {
         int diagonal = row[0];
         row[0]       = i;
         for (int j = 1; j <= n; j++) {
-            int up  = row[j];
-            row[j]  = KN_MIN(KN_MIN(row[j], row[j - 1]) + 1, diagonal + (a[i - 1] != b[j - 1]));
+            int up   = row[j];
+            row[j]   = KN_MIN(KN_MIN(row[j], row[j - 1]) + 1, diagonal + (a[i - 1] != b[j - 1]));
             diagonal = up;
         }
     }
@@ -104,8 +106,10 @@ bool cli_read_text(const char *path, char **text, size_t *len, kn_fault *f) {
     kn_str_init(&s, NULL);
     while ((n = fread(part, 1, sizeof part, stdin)) > 0) kn_str_add(&s, part, n);
     bool ok = !s.failed && !ferror(stdin);
-    if (s.failed) kn_oom(f);
-    else if (!ok) kn_fail(f, KN_ERR_IO, "stdin: %s", strerror(errno));
+    if (s.failed)
+        kn_oom(f);
+    else if (!ok)
+        kn_fail(f, KN_ERR_IO, "stdin: %s", strerror(errno));
     *len  = s.len;
     *text = ok ? kn_realloc(NULL, NULL, 0, s.len + 1) : NULL;
     if (ok && !*text) ok = kn_oom(f);
@@ -118,10 +122,14 @@ void cli_json_text(kn_str *out, const char *text, size_t len) {
     kn_str_puts(out, "\"");
     for (size_t i = 0; i < len; i++) {
         unsigned char ch = (unsigned char)text[i];
-        if (ch == '"' || ch == '\\') kn_str_putf(out, "\\%c", ch);
-        else if (ch == '\n') kn_str_puts(out, "\\n");
-        else if (ch < 32) kn_str_putf(out, "\\u%04x", ch);
-        else kn_str_add(out, text + i, 1);
+        if (ch == '"' || ch == '\\')
+            kn_str_putf(out, "\\%c", ch);
+        else if (ch == '\n')
+            kn_str_puts(out, "\\n");
+        else if (ch < 32)
+            kn_str_putf(out, "\\u%04x", ch);
+        else
+            kn_str_add(out, text + i, 1);
     }
     kn_str_puts(out, "\"");
 }
@@ -186,9 +194,13 @@ int cli_run_devices(cli *c) {
     if (json) printf("{\"devices\": [");
     for (const char *const *d = kn_devices(); *d; d++) {
         bool cpu = !strcmp(*d, "CPU");
-        if (json) printf("%s{\"name\": \"%s\", \"threads\": %d}", d == kn_devices() ? "" : ", ", *d, cpu ? kn_cpu_count() : 1);
-        else if (cpu) printf("%-8s this machine's processor, up to %d threads\n", *d, kn_cpu_count());
-        else printf("%-8s the reference interpreter\n", *d);
+        if (json)
+            printf("%s{\"name\": \"%s\", \"threads\": %d}", d == kn_devices() ? "" : ", ", *d,
+                   cpu ? kn_cpu_count() : 1);
+        else if (cpu)
+            printf("%-8s this machine's processor, up to %d threads\n", *d, kn_cpu_count());
+        else
+            printf("%-8s the reference interpreter\n", *d);
     }
     if (json) printf("]}\n");
     return 0;
@@ -272,8 +284,10 @@ int main(int argc, char **argv) {
             fputs("koine: out of memory\n", stderr);
             code = 1;
         } else if (!(code = read_options(&c, argc - 2, argv + 2, &help))) {
-            if (help) print_command(cmd);
-            else code = cmd->run(&c);
+            if (help)
+                print_command(cmd);
+            else
+                code = cmd->run(&c);
         }
         kn_free(NULL, c.args, room * sizeof *c.args);
         kn_free(NULL, c.values, room * sizeof *c.values);

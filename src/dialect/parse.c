@@ -26,12 +26,12 @@ typedef struct text_name {
 
 /* A node whose sources are being read. */
 typedef struct text_frame {
-    int      op, dtype;
-    uint16_t tag;
-    uint64_t arg;
-    size_t   base;  /* of its sources in reader.src */
-    char     close; /* what ends it: '\n' (a statement), ')' or ']' */
-    bool     comma; /* in a list: the next thing is a comma or the end */
+    int         op, dtype;
+    uint16_t    tag;
+    uint64_t    arg;
+    size_t      base;  /* of its sources in reader.src */
+    char        close; /* what ends it: '\n' (a statement), ')' or ']' */
+    bool        comma; /* in a list: the next thing is a comma or the end */
     const char *at;
 } text_frame;
 
@@ -88,7 +88,9 @@ static void skip_space(reader *r, bool newlines) {
     }
 }
 
-static char peek(const reader *r) { return r->p < r->end ? *r->p : '\n'; }
+static char peek(const reader *r) {
+    return r->p < r->end ? *r->p : '\n';
+}
 
 static bool expect(reader *r, char c) {
     skip_space(r, true);
@@ -110,7 +112,9 @@ static bool word_is(const char *at, size_t len, const char *text) {
     return strlen(text) == len && !memcmp(at, text, len);
 }
 
-static int clip(size_t len) { return (int)KN_MIN(len, 40); }
+static int clip(size_t len) {
+    return (int)KN_MIN(len, 40);
+}
 
 /* The characters of a number, sign included, 0-terminated in `out`. False: none, or too long to be one. */
 static size_t number_text(reader *r, const char **at, char *out, size_t cap) {
@@ -172,16 +176,22 @@ static bool read_string(reader *r, uint32_t *id) {
         char c = *r->p++;
         if (c == '\\') {
             char e = r->p < r->end ? *r->p++ : 0;
-            if (e == 'n') c = '\n';
-            else if (e == 't') c = '\t';
-            else if (e == '"' || e == '\\') c = e;
+            if (e == 'n')
+                c = '\n';
+            else if (e == 't')
+                c = '\t';
+            else if (e == '"' || e == '\\')
+                c = e;
             else if (e == 'x' && r->end - r->p >= 2) {
                 unsigned v = 0;
                 for (int i = 0; i < 2; i++, r->p++) {
                     char h = *r->p;
-                    if (h >= '0' && h <= '9') v = v * 16 + (unsigned)(h - '0');
-                    else if (h >= 'a' && h <= 'f') v = v * 16 + (unsigned)(h - 'a') + 10;
-                    else goto bad_escape;
+                    if (h >= '0' && h <= '9')
+                        v = v * 16 + (unsigned)(h - '0');
+                    else if (h >= 'a' && h <= 'f')
+                        v = v * 16 + (unsigned)(h - 'a') + 10;
+                    else
+                        goto bad_escape;
                 }
                 c = (char)v;
             } else {
@@ -230,7 +240,7 @@ static bool add_name(reader *r, const char *at, size_t len, kn_ref ref) {
     if (!KN_GROW(a, r->names, r->names_cap, r->names_n + 1)) return kn_oom(r->f);
     if (2 * (r->names_n + 1) > r->table_cap) {
         size_t    cap = r->table_cap ? 2 * r->table_cap : 64, old = r->table_cap;
-        uint32_t *t   = kn_zalloc(a, cap * sizeof *t);
+        uint32_t *t = kn_zalloc(a, cap * sizeof *t);
         if (!t) return kn_oom(r->f);
         kn_free(a, r->table, old * sizeof *t);
         r->table     = t;
@@ -298,9 +308,12 @@ static bool nan_bits(reader *r, const char *at, uint64_t *bits) {
         return reader_fail(r, r->p, KN_ERR_FORMAT, "expected 0x");
     for (r->p += 2; n < 17 && r->p < r->end; r->p++, n++) {
         char c = *r->p;
-        if (c >= '0' && c <= '9') v = v * 16 + (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f') v = v * 16 + (uint64_t)(c - 'a') + 10;
-        else break;
+        if (c >= '0' && c <= '9')
+            v = v * 16 + (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            v = v * 16 + (uint64_t)(c - 'a') + 10;
+        else
+            break;
     }
     double d;
     memcpy(&d, &v, sizeof d);

@@ -15,11 +15,16 @@ static void print_text(const kn_graph *g, uint32_t id, kn_str *out) {
     kn_str_puts(out, "\"");
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') kn_str_putf(out, "\\%c", c);
-        else if (c == '\n') kn_str_puts(out, "\\n");
-        else if (c == '\t') kn_str_puts(out, "\\t");
-        else if (c < 32 || c >= 127) kn_str_putf(out, "\\x%02x", c);
-        else kn_str_add(out, s + i, 1);
+        if (c == '"' || c == '\\')
+            kn_str_putf(out, "\\%c", c);
+        else if (c == '\n')
+            kn_str_puts(out, "\\n");
+        else if (c == '\t')
+            kn_str_puts(out, "\\t");
+        else if (c < 32 || c >= 127)
+            kn_str_putf(out, "\\x%02x", c);
+        else
+            kn_str_add(out, s + i, 1);
     }
     kn_str_puts(out, "\"");
 }
@@ -29,8 +34,10 @@ static void print_float(double v, int dtype, kn_str *out) {
     if (isnan(v)) {
         uint64_t bits;
         memcpy(&bits, &v, sizeof bits);
-        if (bits == UINT64_C(0x7ff8000000000000)) kn_str_puts(out, "nan");
-        else kn_str_putf(out, "nan(0x%016" PRIx64 ")", bits);
+        if (bits == UINT64_C(0x7ff8000000000000))
+            kn_str_puts(out, "nan");
+        else
+            kn_str_putf(out, "nan(0x%016" PRIx64 ")", bits);
         return;
     }
     /* Every narrower float is exact in f32, and its shortest f32 text reads back to it. */
@@ -45,9 +52,12 @@ static void print_const(const kn_graph *g, kn_ref n, kn_str *out) {
         kn_str_puts(out, nd->arg ? "true" : "false");
         return;
     }
-    if (kn_is_float(dt)) print_float(kg_const_float(g, n), dt, out);
-    else if (dt == KN_U64) kn_str_putf(out, "%" PRIu64, nd->arg);
-    else kn_str_putf(out, "%" PRId64, (int64_t)nd->arg);
+    if (kn_is_float(dt))
+        print_float(kg_const_float(g, n), dt, out);
+    else if (dt == KN_U64)
+        kn_str_putf(out, "%" PRIu64, nd->arg);
+    else
+        kn_str_putf(out, "%" PRId64, (int64_t)nd->arg);
     if (dt != KN_INDEX) kn_str_putf(out, ":%s", kn_dtypes[dt].name);
 }
 
@@ -139,8 +149,10 @@ static void print_operand(const kn_graph *g, kn_ref n, const uint32_t *number, k
     for (uint32_t i = 0; i < kg_nsrc(g, n); i++) {
         kn_ref e = kg_at(g, n, i);
         if (i) kn_str_puts(out, ", ");
-        if (is_inline(g, e)) print_const(g, e, out); /* an entry has rank 0, so it is no list */
-        else print_name(e, number, out);
+        if (is_inline(g, e))
+            print_const(g, e, out); /* an entry has rank 0, so it is no list */
+        else
+            print_name(e, number, out);
     }
     kn_str_puts(out, "]");
 }
@@ -152,10 +164,14 @@ static void print_type(const kn_graph *g, kn_ref n, const uint32_t *number, kn_r
     if (!rank) return;
     for (int i = 0; i < rank; i++) {
         kn_str_puts(out, i ? "," : "[");
-        if (dims[i] >= 0) kn_str_putf(out, "%" PRId64, dims[i]);
-        else if (!number) print_name((kn_ref)-dims[i], NULL, out);
-        else if ((kn_ref)-dims[i] <= top && number[-dims[i]]) print_name((kn_ref)-dims[i], number, out);
-        else kn_str_puts(out, "?"); /* a symbolic size that no node below the root is */
+        if (dims[i] >= 0)
+            kn_str_putf(out, "%" PRId64, dims[i]);
+        else if (!number)
+            print_name((kn_ref)-dims[i], NULL, out);
+        else if ((kn_ref)-dims[i] <= top && number[-dims[i]])
+            print_name((kn_ref)-dims[i], number, out);
+        else
+            kn_str_puts(out, "?"); /* a symbolic size that no node below the root is */
     }
     kn_str_puts(out, "]");
 }
@@ -197,6 +213,8 @@ void kg_print(const kn_graph *g, kn_ref root, kn_str *out) {
 }
 
 void kg_print_node(const kn_graph *g, kn_ref n, kn_str *out) {
-    if (n) print_line(g, n, NULL, n, out);
-    else kn_str_puts(out, "%0");
+    if (n)
+        print_line(g, n, NULL, n, out);
+    else
+        kn_str_puts(out, "%0");
 }

@@ -113,7 +113,7 @@ static bool npy_header(npy_reader *r, kn_npy *x, size_t *item) {
     bool descr = false, order = false, shape = false, fortran = false;
     if (!npy_take(r, '{')) return npy_bad(r, "the header is not a dictionary");
     while (!npy_take(r, '}')) {
-        char key[24];
+        char  key[24];
         bool *seen, ok;
         if (!npy_quoted(r, key, sizeof key) || !npy_take(r, ':')) return npy_bad(r, "the header is not a dictionary");
         seen = !strcmp(key, "descr")           ? &descr
@@ -214,21 +214,25 @@ bool kn_npy_write(const kn_alloc *a, const char *path, kn_dtype dtype, const int
     char    head[600];
     int64_t count = t->size;
     int     n     = snprintf(head + 10, sizeof head - 10, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
-                             t->size > 1 ? '<' : '|', t->kind, t->size) + 10;
+                     t->size > 1 ? '<' : '|', t->kind, t->size) +
+            10;
     for (int i = 0; i < rank; i++) {
         if (dims[i] < 0 || !kn_mul_ok(count, dims[i], &count))
             return kn_fail(f, KN_ERR_SHAPE, "%.200s: bad shape", path);
-        n += snprintf(head + n, sizeof head - (size_t)n, rank == 1 ? "%lld," : i + 1 < rank ? "%lld, " : "%lld",
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      rank == 1      ? "%lld,"
+                      : i + 1 < rank ? "%lld, "
+                                     : "%lld",
                       (long long)dims[i]);
     }
     n += snprintf(head + n, sizeof head - (size_t)n, "), }");
     while ((n + 1) % 64) head[n++] = ' ';
     head[n++] = '\n';
     memcpy(head, npy_magic, sizeof npy_magic);
-    head[6] = 1;
-    head[7] = 0;
-    head[8] = (char)((n - 10) & 255);
-    head[9] = (char)((n - 10) >> 8);
+    head[6]     = 1;
+    head[7]     = 0;
+    head[8]     = (char)((n - 10) & 255);
+    head[9]     = (char)((n - 10) >> 8);
     size_t size = (size_t)n + (size_t)count;
     char  *file = kn_realloc(a, NULL, 0, size);
     if (!file) return kn_oom(f);

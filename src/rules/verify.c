@@ -54,7 +54,7 @@ typedef struct verifier {
 static void show_below(const kn_graph *g, kn_ref n, kn_str *out) {
     enum { SHOWN = 6 };
     kn_ref queue[SHOWN] = {n};
-    int    count = 1;
+    int    count        = 1;
     for (int i = 0; i < count; i++) {
         kn_str_puts(out, "\n  ");
         kg_print_node(g, queue[i], out);
@@ -146,7 +146,7 @@ static const char *rule_stateless(verifier *v, kn_ref n) {
 }
 
 static const char *rule_kernel_movement(verifier *v, kn_ref n) {
-    int op = kg_op(v->g, n);
+    int  op    = kg_op(v->g, n);
     bool moves = op == KN_OP_RESHAPE || op == KN_OP_PERMUTE || op == KN_OP_EXPAND;
     return moves ? "movement must have become index arithmetic" : NULL;
 }
@@ -209,8 +209,8 @@ static bool check_closed(verifier *v, kn_ref root) {
 
 /* The nodes of a LINEAR in order: sources first, loops and IFs properly nested, nothing outside the loops it needs. */
 static bool check_linear(verifier *v, kn_ref root) {
-    const kn_alloc *a  = kg_alloc(v->g);
-    uint32_t        n  = kg_nsrc(v->g, root), depth = 0;
+    const kn_alloc *a = kg_alloc(v->g);
+    uint32_t        n = kg_nsrc(v->g, root), depth = 0;
     size_t          at_size = ((size_t)root + 1) * sizeof(uint32_t), open_size = ((size_t)n + 1) * sizeof(kn_ref);
     uint32_t       *at   = kn_zalloc(a, at_size); /* node -> 1 + its place */
     kn_ref         *open = kn_zalloc(a, open_size), ranges[64];
@@ -234,7 +234,8 @@ static bool check_linear(verifier *v, kn_ref root) {
                 if (!depth || open[depth - 1] != src[k])
                     ok =
                         violation(v, s, "linear-nesting", "closes something that is not the innermost open loop or IF");
-                else depth--;
+                else
+                    depth--;
             }
         }
         for (int k = 0; ok && k < KN_MIN(count, KN_COUNT(ranges)); k++) {

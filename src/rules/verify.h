@@ -6,11 +6,20 @@
 
 /* The stages, in order. ANY: what holds of every graph, whatever its stage. */
 typedef enum kn_stage {
-    KN_STAGE_ANY, KN_STAGE_TENSOR, KN_STAGE_CALLIFY, KN_STAGE_RANGEIFY, KN_STAGE_OPTIMIZE, KN_STAGE_EXPAND,
-    KN_STAGE_SELECT, KN_STAGE_LINEARIZE, KN_STAGE_PLAN, KN_STAGE_RENDER, KN_STAGE_COUNT
+    KN_STAGE_ANY,
+    KN_STAGE_TENSOR,
+    KN_STAGE_CALLIFY,
+    KN_STAGE_RANGEIFY,
+    KN_STAGE_OPTIMIZE,
+    KN_STAGE_EXPAND,
+    KN_STAGE_SELECT,
+    KN_STAGE_LINEARIZE,
+    KN_STAGE_PLAN,
+    KN_STAGE_RENDER,
+    KN_STAGE_COUNT
 } kn_stage;
-extern const char *const kn_stage_names[KN_STAGE_COUNT]; /* "any", "tensor", ... */
-int kn_stage_by_name(const char *name);                  /* -1: none */
+extern const char *const kn_stage_names[KN_STAGE_COUNT];     /* "any", "tensor", ... */
+int                      kn_stage_by_name(const char *name); /* -1: none */
 
 /* Whether what root reaches is well formed after `stage`. A fault names stage, rule and node, and shows the node and
  * what stands below it. A LINEAR of CALLs is a schedule: each body is checked as a kernel. Linear in its size. */

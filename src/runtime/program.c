@@ -13,11 +13,12 @@ static bool program_fits(const kn_graph *g, kn_ref root, kn_fault *f) {
     if (!kg_reach(g, &root, 1, &order, &n)) return kn_oom(f);
     for (uint32_t i = 0; i < n && ok; i++) {
         int  op    = kg_op(g, order[i]);
-        bool below = op == KN_OP_END || op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM || op == KN_OP_BUFFER ||
-                     op == KN_OP_BIND || (op == KN_OP_RANGE && kg_field(g, order[i], KN_F_RANGE_rank) == 0);
+        bool below = op == KN_OP_END || op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM ||
+                     op == KN_OP_BUFFER || op == KN_OP_BIND ||
+                     (op == KN_OP_RANGE && kg_field(g, order[i], KN_F_RANGE_rank) == 0);
         if (below)
-            ok = kn_fail(f, KN_ERR_UNSUPPORTED, "%s: only tensor programs over PARAMs are compiled; INTERP runs any stage",
-                         kn_ops[op].name);
+            ok = kn_fail(f, KN_ERR_UNSUPPORTED,
+                         "%s: only tensor programs over PARAMs are compiled; INTERP runs any stage", kn_ops[op].name);
     }
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;
@@ -37,12 +38,12 @@ static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, kn
     return v->data || kn_oom(f);
 }
 
-bool kr_run_program(kn_runtime *rt, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
-                    kn_fault *f) {
-    const kn_alloc *a    = kg_alloc(g);
+bool kr_run_program(kn_runtime *rt, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out,
+                    int *nout, kn_fault *f) {
+    const kn_alloc *a = kg_alloc(g);
     kl_program      p;
-    kr_schedule    *s    = NULL;
-    int             cap  = *nout, n = 0, made = 0;
+    kr_schedule    *s   = NULL;
+    int             cap = *nout, n = 0, made = 0;
     size_t          room = ((size_t)KN_MAX(cap, 0) + 1) * sizeof(int), nparam = 0;
     int            *slot = kn_zalloc(a, room);
     void          **data = NULL;
@@ -50,8 +51,10 @@ bool kr_run_program(kn_runtime *rt, kn_graph *g, kn_ref root, const kn_array *sl
     *nout                = 0;
     if (ok) {
         kl_program_init(&p, rt->a);
-        if (kl_program_from(&p, g, root, slot, cap, &n, f)) s = kr_schedule_get(rt, &p, f); /* takes p over */
-        else kl_program_free(&p);
+        if (kl_program_from(&p, g, root, slot, cap, &n, f))
+            s = kr_schedule_get(rt, &p, f); /* takes p over */
+        else
+            kl_program_free(&p);
         ok = s != NULL;
     }
     if (ok) {
@@ -69,7 +72,8 @@ bool kr_run_program(kn_runtime *rt, kn_graph *g, kn_ref root, const kn_array *sl
         if (data[k] || !q->size) continue;
         if (k >= (size_t)nslots || q->size != slots[k].size || q->dtype != slots[k].dtype)
             ok = kn_fail(f, KN_ERR_ARG, "PARAM slot %zu has no array of its size and type", k);
-        else data[k] = slots[k].data;
+        else
+            data[k] = slots[k].data;
     }
     ok = ok && kr_schedule_run(rt, s, data, f);
     if (ok) *nout = n;

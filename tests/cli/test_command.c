@@ -92,7 +92,8 @@ static void test_programs(void) {
     expect("ir cli_a.kn --stop-after expand --json --time", 0, "\"seconds\": {\"callify\": ");
     expect("eval cli_kernel.kn --fill seq", 1, "INTERP runs any stage");
     expect("eval cli_kernel.kn --fill seq --device INTERP", 0, "f32[4]\n[-0.0, -1.0, -2.0, -3.0]");
-    expect("eval cli_a.kn --fill seq --json", 0, "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
+    expect("eval cli_a.kn --fill seq --json", 0,
+           "{\"values\": [{\"dtype\": \"f32\", \"shape\": [2, 1], \"data\": [[6.0], [15.0]]}]}");
 
     float    x[6]    = {1, 2, 3, 4, 5, 6};
     int32_t  i[3]    = {10, 20, 30};
@@ -113,7 +114,8 @@ static void test_programs(void) {
     expect("eval cli_a.kn --in cli_x.npy cli_i.npy cli_x.npy", 1, "has no PARAM slot 2");
     expect("eval cli_a.kn --fill rand --out a.npy b.npy", 1, "1 values, --out names 2 files");
     expect("eval cli_a.kn --in=cli_x.npy --in=missing.npy", 1, "missing.npy");
-    static const char *const made[] = {"cli_a.kn", "cli_bad.kn", "cli_kernel.kn", "cli_loop.kn", "cli_x.npy", "cli_i.npy", "cli_y.npy"};
+    static const char *const made[] = {"cli_a.kn",  "cli_bad.kn", "cli_kernel.kn", "cli_loop.kn",
+                                       "cli_x.npy", "cli_i.npy",  "cli_y.npy"};
     for (int k = 0; k < KN_COUNT(made); k++) unlink(made[k]);
 }
 

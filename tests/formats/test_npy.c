@@ -20,11 +20,11 @@ static size_t make(char *out, const char *header, const void *data, size_t bytes
 }
 
 static void test_parse(void) {
-    char    file[1024];
-    float   v[6] = {1, 2, 3, 4, 5, 6};
-    kn_npy  x;
+    char     file[1024];
+    float    v[6] = {1, 2, 3, 4, 5, 6};
+    kn_npy   x;
     kn_fault f = {0};
-    size_t  n = make(file, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", v, sizeof v);
+    size_t   n = make(file, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", v, sizeof v);
     CHECK(kn_npy_parse(NULL, "a", file, n, &x, &f));
     CHECK_EQ(x.dtype, KN_F32);
     CHECK_EQ(x.rank, 2);
@@ -83,7 +83,7 @@ static void test_hostile(void) {
     size_t n    = make(file, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", v, sizeof v);
     for (size_t cut = 0; cut < n; cut++) {
         kn_npy   x;
-        kn_fault f = {0};
+        kn_fault f     = {0};
         char    *exact = malloc(cut + !cut);
         memcpy(exact, file, cut);
         CHECK(!kn_npy_parse(NULL, "cut", exact, cut, &x, &f));
@@ -107,7 +107,7 @@ static void test_write(void) {
     CHECK(fd >= 0);
     close(fd);
     for (int dt = KN_BOOL; dt < KN_DTYPE_COUNT; dt++) {
-        kn_fault f       = {0};
+        kn_fault f = {0};
         kn_npy   x;
         uint8_t  data[48];
         int64_t  dims[2] = {2, 3};

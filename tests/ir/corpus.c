@@ -155,10 +155,21 @@ static bool is_exact(const judge *j, kn_ref n) {
         if (!j->exact[kg_at(g, n, k)]) return false;
     if (kn_is_movement(op) && op != KN_OP_BITCAST) return true;
     switch (op) {
-    case KN_OP_PARAM: case KN_OP_CONST: case KN_OP_NEG: case KN_OP_MAX: case KN_OP_MIN: case KN_OP_WHERE: case KN_OP_CAST:
-    case KN_OP_TRUNC: case KN_OP_DETACH: case KN_OP_LOAD: case KN_OP_ADD: case KN_OP_SUB: case KN_OP_CONTIGUOUS_BACKWARD:
-        return true; /* inputs are small multiples of 1/64: sums of them do not round */
-    case KN_OP_REDUCE: return kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MAX || kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MIN;
+    case KN_OP_PARAM:
+    case KN_OP_CONST:
+    case KN_OP_NEG:
+    case KN_OP_MAX:
+    case KN_OP_MIN:
+    case KN_OP_WHERE:
+    case KN_OP_CAST:
+    case KN_OP_TRUNC:
+    case KN_OP_DETACH:
+    case KN_OP_LOAD:
+    case KN_OP_ADD:
+    case KN_OP_SUB:
+    case KN_OP_CONTIGUOUS_BACKWARD: return true; /* inputs are small multiples of 1/64: sums of them do not round */
+    case KN_OP_REDUCE:
+        return kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MAX || kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MIN;
     case KN_OP_MUL: return is_round(g, kg_at(g, n, 0)) || is_round(g, kg_at(g, n, 1));
     default: return false;
     }
@@ -170,23 +181,31 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     const kn_value *of  = &j->value[n];
     const kn_ref   *src = kg_src(g, n);
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
-    double          most = dt == KN_F8E4M3 ? 200 : dt == KN_F16 || dt == KN_F8E5M2 ? 2000 : 1e5;
-    bool           counted = op == KN_OP_CAST && !kn_is_float(kg_dtype(g, src[0])); /* rounds once, alike everywhere */
-    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e20 : most)) && !j->exact[n]) return "is too large or no number";
+    double          most    = dt == KN_F8E4M3 ? 200 : dt == KN_F16 || dt == KN_F8E5M2 ? 2000 : 1e5;
+    bool            counted = op == KN_OP_CAST && !kn_is_float(kg_dtype(g, src[0])); /* rounds once, alike everywhere */
+    if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e20 : most)) && !j->exact[n])
+        return "is too large or no number";
     if (!kg_nsrc(g, n) || !kn_is_float(kg_dtype(g, src[0]))) return NULL;
     double coarse = dtype_tolerance(kg_dtype(g, src[0])) * 4;
     double a      = kn_is_alu(op) ? value_at(j, src[0], of, i).f : 0;
     double b      = kn_ops[op].cls == KN_CLS_BINARY ? value_at(j, src[1], of, i).f : 0;
     switch (op) {
-    case KN_OP_CMPLT: case KN_OP_CMPNE: case KN_OP_CMPGT: case KN_OP_CMPGE: case KN_OP_CMPLE: case KN_OP_CMPEQ:
+    case KN_OP_CMPLT:
+    case KN_OP_CMPNE:
+    case KN_OP_CMPGT:
+    case KN_OP_CMPGE:
+    case KN_OP_CMPLE:
+    case KN_OP_CMPEQ:
         if (j->exact[src[0]] && j->exact[src[1]]) return NULL;
         return fabs(a - b) > coarse * fmax(1, fmax(fabs(a), fabs(b))) ? NULL : "compares values that are nearly equal";
-    case KN_OP_CAST: case KN_OP_TRUNC:
+    case KN_OP_CAST:
+    case KN_OP_TRUNC:
         if (j->exact[src[0]] || (op == KN_OP_CAST && kn_is_float(dt))) return NULL;
         return fabs(a - nearbyint(a)) > coarse * fmax(1, fabs(a)) ? NULL : "converts a value that is nearly an integer";
     case KN_OP_DIV: return fabs(b) > 0.05 ? NULL : "divides by nearly zero";
     case KN_OP_RECIP: return fabs(a) > 0.05 ? NULL : "divides by nearly zero";
-    case KN_OP_LOG2: case KN_OP_POW: return a > 0.05 ? NULL : "takes the logarithm of nearly zero";
+    case KN_OP_LOG2:
+    case KN_OP_POW: return a > 0.05 ? NULL : "takes the logarithm of nearly zero";
     case KN_OP_SQRT: return a > 0.001 || (a == 0 && j->exact[src[0]]) ? NULL : "takes the root of nearly zero";
     case KN_OP_SIN: return fabs(a) < 100 ? NULL : "takes the sine of a large value";
     case KN_OP_EXP2: return a < 16 ? NULL : "raises 2 to a large value";
@@ -196,7 +215,7 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
 
 bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
     uint32_t  n;
-    kn_ref   *node  = own_nodes(c->g, c->root, &n), *src = calloc(n, sizeof *src);
+    kn_ref   *node = own_nodes(c->g, c->root, &n), *src = calloc(n, sizeof *src);
     kn_value *value = calloc((size_t)c->root + 1, sizeof *value), *out = calloc(n, sizeof *out);
     uint8_t  *exact = calloc((size_t)c->root + 1, 1);
     judge     j     = {c, value, exact};

@@ -22,8 +22,12 @@ static uint64_t gen_next(gen *G) {
     z          = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
     return z ^ (z >> 31);
 }
-static int  pick(gen *G, int n) { return (int)(gen_next(G) % (uint64_t)n); }
-static bool coin(gen *G) { return pick(G, 2); }
+static int pick(gen *G, int n) {
+    return (int)(gen_next(G) % (uint64_t)n);
+}
+static bool coin(gen *G) {
+    return pick(G, 2);
+}
 static int64_t gen_size(gen *G) {
     static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 10, 16, 17, 33};
     return sizes[pick(G, KN_COUNT(sizes))];
@@ -54,23 +58,35 @@ static kn_ref num(gen *G, kn_ref like, double v) {
     int dt = kg_dtype(G->g, like);
     return kn_is_float(dt) ? kg_float(G->g, dt, v) : kg_int(G->g, dt, (int64_t)v);
 }
-static kn_ref param(gen *G, int dt, const int64_t *d, int rank) { return kg_param(G->g, G->slots++, dt, d, rank); }
+static kn_ref param(gen *G, int dt, const int64_t *d, int rank) {
+    return kg_param(G->g, G->slots++, dt, d, rank);
+}
 static kn_ref shaped(gen *G, kn_ref x, int rank, int64_t a, int64_t b, int64_t c, int64_t d) {
     return kg_reshape(G->g, x, (int64_t[]){a, b, c, d}, rank);
 }
 static kn_ref grown(gen *G, kn_ref x, int rank, int64_t a, int64_t b, int64_t c, int64_t d) {
     return kg_expand(G->g, x, (int64_t[]){a, b, c, d}, rank);
 }
-static kn_ref reduced(gen *G, int op, kn_ref x, int64_t axis) { return kg_reduce(G->g, x, op, &axis, 1); }
-static int    rank_of(gen *G, kn_ref x) { return kg_rank(G->g, x); }
-static int64_t dim(gen *G, kn_ref x, int i) { return kg_shape(G->g, x, NULL)[i]; }
-static kn_ref  param3(gen *G, int dt, int rank, int64_t a, int64_t b, int64_t c) {
-     return param(G, dt, (int64_t[]){a, b, c}, rank);
+static kn_ref reduced(gen *G, int op, kn_ref x, int64_t axis) {
+    return kg_reduce(G->g, x, op, &axis, 1);
+}
+static int rank_of(gen *G, kn_ref x) {
+    return kg_rank(G->g, x);
+}
+static int64_t dim(gen *G, kn_ref x, int i) {
+    return kg_shape(G->g, x, NULL)[i];
+}
+static kn_ref param3(gen *G, int dt, int rank, int64_t a, int64_t b, int64_t c) {
+    return param(G, dt, (int64_t[]){a, b, c}, rank);
 }
 
 /* e^x = 2^(x log2 e) */
-static kn_ref exp_of(gen *G, kn_ref x) { return OP1(EXP2, MUL(x, num(G, x, 1.4426950408889634))); }
-static kn_ref sigmoid(gen *G, kn_ref x) { return OP1(RECIP, ADD(exp_of(G, OP1(NEG, x)), num(G, x, 1))); }
+static kn_ref exp_of(gen *G, kn_ref x) {
+    return OP1(EXP2, MUL(x, num(G, x, 1.4426950408889634)));
+}
+static kn_ref sigmoid(gen *G, kn_ref x) {
+    return OP1(RECIP, ADD(exp_of(G, OP1(NEG, x)), num(G, x, 1)));
+}
 
 static kn_ref activation(gen *G, kn_ref x) {
     switch (pick(G, 7)) {
@@ -108,7 +124,9 @@ static kn_ref float_unary(gen *G, kn_ref x) {
 
 static const int gen_compare[] = {KN_OP_CMPLT, KN_OP_CMPNE, KN_OP_CMPGT, KN_OP_CMPGE, KN_OP_CMPLE, KN_OP_CMPEQ};
 
-static kn_ref compare(gen *G, kn_ref a, kn_ref b) { return kg_op2(G->g, gen_compare[pick(G, 6)], a, b); }
+static kn_ref compare(gen *G, kn_ref a, kn_ref b) {
+    return kg_op2(G->g, gen_compare[pick(G, 6)], a, b);
+}
 
 static kn_ref float_binary(gen *G, kn_ref a, kn_ref b) {
     switch (pick(G, 9)) {
@@ -126,9 +144,9 @@ static kn_ref float_binary(gen *G, kn_ref a, kn_ref b) {
 
 /* Integers wrap, divide and shift exactly, whatever the values. */
 static kn_ref int_binary(gen *G, kn_ref a, kn_ref b) {
-    static const int ops[] = {KN_OP_ADD, KN_OP_SUB, KN_OP_MUL, KN_OP_MAX, KN_OP_MIN, KN_OP_IDIV, KN_OP_MOD, KN_OP_XOR,
-                              KN_OP_OR, KN_OP_AND, KN_OP_SHL, KN_OP_SHR};
-    int op = ops[pick(G, KN_COUNT(ops))];
+    static const int ops[] = {KN_OP_ADD, KN_OP_SUB, KN_OP_MUL, KN_OP_MAX, KN_OP_MIN, KN_OP_IDIV,
+                              KN_OP_MOD, KN_OP_XOR, KN_OP_OR,  KN_OP_AND, KN_OP_SHL, KN_OP_SHR};
+    int              op    = ops[pick(G, KN_COUNT(ops))];
     if (op == KN_OP_SHL || op == KN_OP_SHR) b = kg_op2(G->g, KN_OP_AND, b, num(G, b, 7));
     if (pick(G, 5) == 0) return OP3(WHERE, compare(G, a, b), a, b);
     return kg_op2(G->g, op, a, b);
@@ -182,7 +200,7 @@ static kn_ref fam_boolean(gen *G) {
     for (int k = 0; k < 6; k++) {
         static const int ops[] = {KN_OP_AND, KN_OP_OR,    KN_OP_XOR, KN_OP_ADD,
                                   KN_OP_MUL, KN_OP_CMPNE, KN_OP_MAX, KN_OP_MIN};
-        int              to = pick(G, 4);
+        int              to    = pick(G, 4);
         b[to] = pick(G, 4) ? kg_op2(G->g, ops[pick(G, KN_COUNT(ops))], b[pick(G, 4)], b[pick(G, 4)]) : OP1(NOT, b[to]);
         if (pick(G, 5) == 0) b[to] = OP3(WHERE, b[pick(G, 4)], b[pick(G, 4)], b[to]);
     }
@@ -196,17 +214,20 @@ static kn_ref fam_boolean(gen *G) {
 }
 
 static kn_ref fam_cast(gen *G) {
-    static const int dts[] = {KN_BOOL, KN_I8, KN_I16, KN_I32, KN_I64, KN_U8, KN_U16, KN_U32, KN_U64, KN_F16, KN_BF16,
-                              KN_F32, KN_F64, KN_F8E4M3, KN_F8E5M2};
+    static const int dts[] = {KN_BOOL, KN_I8,  KN_I16,  KN_I32, KN_I64, KN_U8,     KN_U16,   KN_U32,
+                              KN_U64,  KN_F16, KN_BF16, KN_F32, KN_F64, KN_F8E4M3, KN_F8E5M2};
     int64_t          d[4];
     int              rank = gen_shape(G, d, 1, 3, 400);
     kn_ref           x    = param(G, dts[pick(G, 13)], d, rank);
     for (int i = 0; i < 4 + pick(G, 3); i++) {
         int dt = dts[pick(G, pick(G, 4) ? 13 : KN_COUNT(dts))];
         x      = CAST(x, dt);
-        if (dt == KN_BOOL) x = pick(G, 2) ? OP1(NOT, x) : x;
-        else if (kn_is_float(dt)) x = ADD(MUL(x, num(G, x, 1.5)), num(G, x, 0.25));
-        else x = int_binary(G, x, num(G, x, 1 + pick(G, 5)));
+        if (dt == KN_BOOL)
+            x = pick(G, 2) ? OP1(NOT, x) : x;
+        else if (kn_is_float(dt))
+            x = ADD(MUL(x, num(G, x, 1.5)), num(G, x, 0.25));
+        else
+            x = int_binary(G, x, num(G, x, 1 + pick(G, 5)));
     }
     /* the end in a wide type, so that a last bit of a narrow one does not weigh more than it is */
     if (pick(G, 3)) x = CAST(x, kn_is_float(kg_dtype(G->g, x)) ? KN_F32 : KN_I64);
@@ -214,7 +235,7 @@ static kn_ref fam_cast(gen *G) {
 }
 
 static kn_ref movement(gen *G, kn_ref x) {
-    int     rank = rank_of(G, x), axis = rank ? pick(G, rank) : 0;
+    int     rank = rank_of(G, x), axis     = rank ? pick(G, rank) : 0;
     int64_t d[KN_MAX_RANK], o[KN_MAX_RANK] = {0}, e[KN_MAX_RANK];
     if (!rank) return shaped(G, x, 1, 1, 0, 0, 0);
     memcpy(d, kg_shape(G->g, x, NULL), (size_t)rank * sizeof *d);
@@ -266,7 +287,7 @@ static kn_ref movement(gen *G, kn_ref x) {
 static kn_ref fam_movement(gen *G) {
     int64_t d[4];
     int     rank = gen_shape(G, d, 1, 3, 500), dt = coin(G) ? KN_F32 : pick(G, 2) ? KN_I32 : KN_I64;
-    kn_ref  x = param(G, dt, d, rank);
+    kn_ref  x     = param(G, dt, d, rank);
     int     steps = 5 + pick(G, 6);
     for (int i = 0; i < steps; i++) {
         x = movement(G, x);
@@ -313,9 +334,7 @@ static kn_ref fam_matmul(gen *G) {
     if (pick(G, 4)) c = ADD(c, param3(G, KN_F32, 1, n, 0, 0));
     switch (pick(G, 4)) {
     case 0: return activation(G, c);
-    case 1: { /* a second layer */
-        int64_t o = gen_size(G);
-        return matmul(G, activation(G, c), weight(G, n, o));
+    case 1: { /* a second layer */ int64_t o = gen_size(G); return matmul(G, activation(G, c), weight(G, n, o));
     }
     case 2: return SUB(c, param3(G, KN_F32, 2, m, 1, 0));
     default: { /* a vector product of the rows */
@@ -353,8 +372,8 @@ static kn_ref fam_norm(gen *G) {
     case 1: return softmax(G, x, axis, true);
     case 2: { /* layer norm */
         kn_ref mean = MUL(reduced(G, KN_OP_ADD, x, axis), num(G, x, 1 / n)), c = SUB(x, mean);
-        kn_ref var  = MUL(reduced(G, KN_OP_ADD, MUL(c, c), axis), num(G, x, 1 / n));
-        kn_ref y    = MUL(c, OP1(RECIP, OP1(SQRT, ADD(var, num(G, x, 0.01)))));
+        kn_ref var = MUL(reduced(G, KN_OP_ADD, MUL(c, c), axis), num(G, x, 1 / n));
+        kn_ref y   = MUL(c, OP1(RECIP, OP1(SQRT, ADD(var, num(G, x, 0.01)))));
         return ADD(MUL(y, broadcast_param(G, KN_F32, d, rank)), broadcast_param(G, KN_F32, d, rank));
     }
     default: { /* RMS norm */
@@ -382,7 +401,7 @@ static kn_ref windows(gen *G, kn_ref x, int64_t k, int64_t stride) { /* (r, n) -
 static kn_ref fam_conv(gen *G) {
     int64_t cin = 1 + pick(G, 3), cout = 1 + pick(G, 4), n = 6 + pick(G, 11), k = 1 + pick(G, 4),
             stride = 1 + pick(G, 2), pad = pick(G, 3);
-    kn_ref  x = param3(G, KN_F32, 2, cin, n, 0);
+    kn_ref x = param3(G, KN_F32, 2, cin, n, 0);
     if (pad) x = kg_pad(G->g, x, (int64_t[]){0, pad}, (int64_t[]){cin, n + 2 * pad}, 2);
     kn_ref  w   = windows(G, x, k, stride); /* (cin, out, k) */
     int64_t out = dim(G, w, 1);
@@ -420,9 +439,9 @@ static kn_ref fam_gather(gen *G) {
         return MUL(OP1(NEG, reduced(G, KN_OP_ADD, s, 0)), num(G, s, 1.0 / (double)n));
     }
     case 2: { /* by a real INDEX, clamped into the table */
-        kn_ref t   = param3(G, KN_F32, 2, classes, width, 0);
-        kn_ref i   = CAST(CAST(l, KN_I32), KN_INDEX);
-        i          = MIN(MAX(i, kg_idx(G->g, 0)), kg_idx(G->g, classes - 1));
+        kn_ref t = param3(G, KN_F32, 2, classes, width, 0);
+        kn_ref i = CAST(CAST(l, KN_I32), KN_INDEX);
+        i        = MIN(MAX(i, kg_idx(G->g, 0)), kg_idx(G->g, classes - 1));
         return ADD(activation(G, kg_index(G->g, t, &i, 1)), param3(G, KN_F32, 1, width, 0, 0));
     }
     case 3: { /* argmax: the first place of the largest */
@@ -462,7 +481,7 @@ static kn_ref fam_attention(gen *G) {
     s         = MUL(s, num(G, s, 0.25));
     if (coin(G)) { /* causal: the past alone */
         kn_ref i = kg_iota(G->g, t, 0, KN_AXIS_LOOP, 2, 0), j = kg_iota(G->g, t, 0, KN_AXIS_LOOP, 2, 1);
-        s        = OP3(WHERE, OP2(CMPLT, i, j), num(G, s, -8), s);
+        s = OP3(WHERE, OP2(CMPLT, i, j), num(G, s, -8), s);
     }
     return matmul(G, softmax(G, s, 1, false), w);
 }
@@ -471,8 +490,8 @@ static kn_ref fam_attention(gen *G) {
 static kn_ref fam_mixed(gen *G) {
     int64_t d[4];
     int     rank = gen_shape(G, d, 2, 3, 600);
-    kn_ref  x = param(G, KN_F32, d, rank), out[4];
-    int     n = 2 + pick(G, 2);
+    kn_ref  x    = param(G, KN_F32, d, rank), out[4];
+    int     n    = 2 + pick(G, 2);
     for (int k = 0; k < 2; k++)
         x = coin(G) ? float_unary(G, x) : float_binary(G, x, broadcast_param(G, KN_F32, d, rank));
     for (int k = 0; k < n; k++) {
@@ -504,8 +523,10 @@ static kn_ref fam_bits(gen *G) {
     static const int wide[] = {KN_I32, KN_U32, KN_F32}, narrow[] = {KN_I16, KN_U16, KN_I8, KN_U8};
     int64_t          d[2] = {1 + pick(G, 6), 4 * (1 + pick(G, 4))};
     kn_ref           x    = param(G, wide[pick(G, 3)], d, 2);
-    if (kg_dtype(G->g, x) == KN_F32 || coin(G)) x = kg_bitcast(G->g, x, coin(G) ? KN_I32 : KN_U32);
-    else x = kg_bitcast(G->g, kg_bitcast(G->g, x, narrow[pick(G, 4)]), KN_U32);
+    if (kg_dtype(G->g, x) == KN_F32 || coin(G))
+        x = kg_bitcast(G->g, x, coin(G) ? KN_I32 : KN_U32);
+    else
+        x = kg_bitcast(G->g, kg_bitcast(G->g, x, narrow[pick(G, 4)]), KN_U32);
     for (int k = 0; k < 4 + pick(G, 3); k++) x = int_binary(G, x, num(G, x, 3 + pick(G, 250)));
     kn_ref sign = OP2(AND, x, num(G, x, 0x7fff)), one = OP2(OR, sign, num(G, x, 0x3f800000));
     return coin(G) ? sign : kg_bitcast(G->g, one, KN_F32); /* a float in [1, 2) */
@@ -517,16 +538,28 @@ typedef struct gen_family {
     kn_ref (*build)(gen *G);
 } gen_family;
 static const gen_family families[] = {
-    {"elementwise", 28, 8, fam_elementwise}, {"integer", 28, 8, fam_integer}, {"boolean", 14, 8, fam_boolean},
-    {"cast", 26, 8, fam_cast},               {"movement", 26, 8, fam_movement}, {"reduce", 22, 8, fam_reduce},
-    {"matmul", 20, 8, fam_matmul},           {"batched", 12, 8, fam_batched},   {"norm", 20, 8, fam_norm},
-    {"conv", 20, 8, fam_conv},               {"gather", 24, 7, fam_gather},     {"random", 12, 8, fam_random},
-    {"attention", 10, 8, fam_attention},     {"mixed", 18, 10, fam_mixed},      {"function", 10, 8, fam_function},
+    {"elementwise", 28, 8, fam_elementwise},
+    {"integer", 28, 8, fam_integer},
+    {"boolean", 14, 8, fam_boolean},
+    {"cast", 26, 8, fam_cast},
+    {"movement", 26, 8, fam_movement},
+    {"reduce", 22, 8, fam_reduce},
+    {"matmul", 20, 8, fam_matmul},
+    {"batched", 12, 8, fam_batched},
+    {"norm", 20, 8, fam_norm},
+    {"conv", 20, 8, fam_conv},
+    {"gather", 24, 7, fam_gather},
+    {"random", 12, 8, fam_random},
+    {"attention", 10, 8, fam_attention},
+    {"mixed", 18, 10, fam_mixed},
+    {"function", 10, 8, fam_function},
     {"bits", 10, 7, fam_bits},
 };
 const int gen_corpus_files = KN_COUNT(families);
 
-const char *gen_corpus_name(int file) { return families[file].name; }
+const char *gen_corpus_name(int file) {
+    return families[file].name;
+}
 
 static int lines_of(const char *text) {
     int n = 0;
@@ -536,12 +569,12 @@ static int lines_of(const char *text) {
 
 /* One program from one seed; false: not fit. */
 static bool try_program(const gen_family *fam, uint64_t seed, kn_str *text) {
-    gen         G    = {.g = kg_new(NULL), .rng = seed};
-    kn_ref      root = fam->build(&G);
-    corpus_case c    = {0};
-    kn_fault    f    = {0};
+    gen         G         = {.g = kg_new(NULL), .rng = seed};
+    kn_ref      root      = fam->build(&G);
+    corpus_case c         = {0};
+    kn_fault    f         = {0};
     char        why[1024] = "too small";
-    bool        ok   = false;
+    bool        ok        = false;
     kn_str_clear(text);
     if (root) kg_print(G.g, root, text);
     if (!root) snprintf(why, sizeof why, "%s", kg_fault(G.g)->text);

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* An engine computes a program's values from c->slot; out has room for CORPUS_MAX. It gets one program in `every`, unless
- * programs are asked for by name. */
+/* An engine computes a program's values from c->slot; out has room for CORPUS_MAX. It gets one program in `every`,
+ * unless programs are asked for by name. */
 typedef struct engine {
     const char *name;
     bool (*run)(corpus_case *c, kn_value *out, int *nout, kn_fault *f);
@@ -27,8 +27,10 @@ static bool values_agree(const kn_value *a, const void *data, double tolerance, 
     for (int64_t i = 0; i < a->numel; i++) {
         kn_scalar x = element(a->data, i, a->dtype), y = element(data, i, a->dtype);
         bool      same = x.i == y.i;
-        if (kn_is_float(a->dtype) && isfinite(x.f)) same = fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f));
-        else if (kn_is_float(a->dtype)) same = x.f == y.f || (isnan(x.f) && isnan(y.f));
+        if (kn_is_float(a->dtype) && isfinite(x.f))
+            same = fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f));
+        else if (kn_is_float(a->dtype))
+            same = x.f == y.f || (isnan(x.f) && isnan(y.f));
         *at = i;
         if (!same) return false;
     }
@@ -52,15 +54,19 @@ static bool run_text(corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
     return ok;
 }
 
-/* Through the runtime, on both devices. test_stages.c compiles every program, many at a time; here each is compiled as a
- * process would, which takes longer, so only some are. */
+/* Through the runtime, on both devices. test_stages.c compiles every program, many at a time; here each is compiled as
+ * a process would, which takes longer, so only some are. */
 static kn_runtime *runtimes[2];
 
 static bool run_device(int device, corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
     return kr_run_program(runtimes[device], c->g, c->root, c->slot, c->nslots, out, nout, f);
 }
-static bool run_cpu(corpus_case *c, kn_value *out, int *nout, kn_fault *f) { return run_device(0, c, out, nout, f); }
-static bool run_interp(corpus_case *c, kn_value *out, int *nout, kn_fault *f) { return run_device(1, c, out, nout, f); }
+static bool run_cpu(corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
+    return run_device(0, c, out, nout, f);
+}
+static bool run_interp(corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
+    return run_device(1, c, out, nout, f);
+}
 
 static const engine engines[] = {
     {"interpreter", run_interpreter, 1}, /* the first is the oracle */
@@ -90,13 +96,16 @@ static void count_ops(tally *t, const corpus_case *c) {
     kn_free(kg_alloc(c->g), order, n * sizeof *order);
 }
 
-static void compare(const corpus_program *p, const char *name, const kn_value *a, const kn_value *b, int k, double tolerance) {
+static void compare(const corpus_program *p, const char *name, const kn_value *a, const kn_value *b, int k,
+                    double tolerance) {
     int64_t i;
     if (!CHECK(a->dtype == b->dtype && a->numel == b->numel) || values_agree(a, b->data, tolerance, &i)) return;
     kn_scalar x = element(a->data, i, a->dtype), y = element(b->data, i, a->dtype);
     fprintf(stderr, "%s: %s: %s: value %d, element %lld: ", p->file, p->name, name, k, (long long)i);
-    if (kn_is_float(a->dtype)) CHECK_NEAR(y.f, x.f, tolerance);
-    else CHECK_EQ(y.i, x.i);
+    if (kn_is_float(a->dtype))
+        CHECK_NEAR(y.f, x.f, tolerance);
+    else
+        CHECK_EQ(y.i, x.i);
 }
 
 static void run_engines(tally *t, const corpus_program *p, corpus_case *c) {
@@ -114,7 +123,8 @@ static void run_engines(tally *t, const corpus_program *p, corpus_case *c) {
             continue;
         }
         t->engine_runs[e]++;
-        if (!e) nwant = n;
+        if (!e)
+            nwant = n;
         else if (CHECK_EQ(n, nwant))
             for (int k = 0; k < n; k++) compare(p, engines[e].name, &want[k], &got[k], k, c->tolerance);
         for (int k = 0; e && k < n; k++) kn_value_free(NULL, &got[k]);
@@ -147,7 +157,9 @@ static void one_program(const corpus_program *p, void *user) {
 /* What a tensor program may hold and the corpus must exercise. */
 static bool must_occur(int op) {
     switch (kn_ops[op].cls) {
-    case KN_CLS_UNARY: case KN_CLS_BINARY: case KN_CLS_TERNARY: return true;
+    case KN_CLS_UNARY:
+    case KN_CLS_BINARY:
+    case KN_CLS_TERNARY: return true;
     case KN_CLS_MOVEMENT: return op != KN_OP_REPLICATED && op != KN_OP_SLICE;
     default:
         return op == KN_OP_PARAM || op == KN_OP_CONST || op == KN_OP_REDUCE || op == KN_OP_RANGE || op == KN_OP_TUPLE ||
@@ -155,7 +167,9 @@ static bool must_occur(int op) {
     }
 }
 
-static int by_size(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+static int by_size(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
 
 static tally total;
 
@@ -187,7 +201,9 @@ static void run_fresh(uint64_t seed, int count) {
     printf("     %d fresh programs\n", fresh.programs);
 }
 
-static void test_fresh(void) { run_fresh(2, 2); }
+static void test_fresh(void) {
+    run_fresh(2, 2);
+}
 
 static int write_files(void) {
     for (int k = 0; k < gen_corpus_files; k++) {
@@ -208,11 +224,13 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "--write")) return write_files();
     static const char *const devices[] = {"CPU", "INTERP"};
     kn_fault                 f         = {0};
-    bool                     new       = argc > 2 && !strcmp(argv[1], "--fresh");
+    bool new                           = argc > 2 && !strcmp(argv[1], "--fresh");
     for (int k = 0; k < 2; k++)
         if (!CHECK((runtimes[k] = kr_new(NULL, &(kn_config){.device = devices[k]}, &f)) != NULL)) return check_result();
-    if (new) run_fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
-    else if (argc > 1) total.only = argv[1];
+    if (new)
+        run_fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
+    else if (argc > 1)
+        total.only = argv[1];
     if (!new) RUN(test_engines);
     if (!new && !total.only) RUN(test_coverage);
     if (!new && !total.only) RUN(test_fresh);

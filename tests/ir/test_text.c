@@ -42,15 +42,14 @@ static const char example[] = "# a comment\n"
                               "%4 = ADD %1 (MUL %3 2.0:f32) : f32[2,3]\n"
                               "%5 = REDUCE {op=ADD, axes=(1)} %4 : f32[2,1]\n";
 
-static const char kernel[] =
-    "%1 = BUFFER {slot=3, size=8, space=REG}\n"
-    "%2 = PARAM {slot=0, name=\"out\", min=0, max=7} [64] : f32[64]\n"
-    "%3 = RANGE {id=0, type=LOOP} 8\n"
-    "%4 = RANGE {id=1, type=UPCAST, rank=2, axis=1} 8 : index[1,8]\n"
-    "%5 = ADD !7 (MUL %3 8) %4\n"
-    "%6 = STORE {1} (INDEX %2 %5) 1.5:f32 true\n"
-    "%7 = END %6 %3\n"
-    "%8 = SINK {name=\"k\\\"\\\\\\n\\x01\", nest=(0, 1)} %7 (NOT false) (CUSTOM {\"\"})\n";
+static const char kernel[] = "%1 = BUFFER {slot=3, size=8, space=REG}\n"
+                             "%2 = PARAM {slot=0, name=\"out\", min=0, max=7} [64] : f32[64]\n"
+                             "%3 = RANGE {id=0, type=LOOP} 8\n"
+                             "%4 = RANGE {id=1, type=UPCAST, rank=2, axis=1} 8 : index[1,8]\n"
+                             "%5 = ADD !7 (MUL %3 8) %4\n"
+                             "%6 = STORE {1} (INDEX %2 %5) 1.5:f32 true\n"
+                             "%7 = END %6 %3\n"
+                             "%8 = SINK {name=\"k\\\"\\\\\\n\\x01\", nest=(0, 1)} %7 (NOT false) (CUSTOM {\"\"})\n";
 
 static void test_round_trip(void) {
     round_trip(example, NULL);
@@ -217,8 +216,8 @@ static void test_fuzz(void) {
                                         "?",
                                         "#",
                                         "BITCAST {i8}"};
-    uint64_t rng    = 12345;
-    long     parsed = 0;
+    uint64_t                 rng     = 12345;
+    long                     parsed  = 0;
     for (int round = 0; round < 60000; round++) {
         char        buf[1200];
         const char *seed = seeds[next_random(&rng) % KN_COUNT(seeds)];
@@ -238,7 +237,7 @@ static void test_fuzz(void) {
             }
             case 2: { /* copy a span elsewhere */
                 size_t to = (size_t)(next_random(&rng) % len), n = (size_t)(next_random(&rng) % 20);
-                n         = KN_MIN(n, len - KN_MAX(at, to));
+                n = KN_MIN(n, len - KN_MAX(at, to));
                 memmove(buf + to, buf + at, n);
                 break;
             }
