@@ -79,8 +79,8 @@ static double dtype_tolerance(int dt) {
     case KN_F64: return 1e-9;
     case KN_F16: return 4e-3;
     case KN_BF16: return 3e-2;
-    case KN_F8E4M3: return 0.15;
-    case KN_F8E5M2: return 0.3;
+    case KN_F8E4M3: return 0.2;
+    case KN_F8E5M2: return 0.5;
     default: return 2e-4;
     }
 }
@@ -127,6 +127,7 @@ typedef struct judge {
     corpus_case *c;
     kn_value    *value; /* by node; data NULL: none */
     uint8_t     *exact; /* every engine computes the same bits */
+    double      *rough; /* what a float may be off by, relatively */
 } judge;
 
 static kn_scalar value_at(const judge *j, kn_ref n, const kn_value *of, int64_t flat) {
@@ -141,10 +142,22 @@ static kn_scalar value_at(const judge *j, kn_ref n, const kn_value *of, int64_t 
     return kn_load_scalar((const char *)v->data + index * kn_dsize(v->dtype), v->dtype);
 }
 
-/* A small multiple of 1/1024. */
+/* A constant that is a small multiple of 1/8. */
 static bool is_round(const kn_graph *g, kn_ref n) {
-    double v = kg_op(g, n) == KN_OP_CONST ? kg_const_float(g, n) * 1024 : 0.5;
-    return v == nearbyint(v) && fabs(v) <= 1 << 20;
+    double v = kg_op(g, n) == KN_OP_CONST ? kg_const_float(g, n) * 8 : 0.5;
+    return v == nearbyint(v) && fabs(v) <= 8192;
+}
+
+/* Values of so few digits that no rounding can have made them. */
+static bool is_short(const judge *j, kn_ref n) {
+    const kn_value *v = &j->value[n];
+    if (v->dtype != KN_F32 && v->dtype != KN_F64) return false;
+    for (int64_t i = 0; i < v->numel; i++) {
+        int    e;
+        double m = ldexp(frexp(kn_load_scalar((const char *)v->data + i * kn_dsize(v->dtype), v->dtype).f, &e), 20);
+        if (m != nearbyint(m)) return false;
+    }
+    return true;
 }
 
 static bool is_exact(const judge *j, kn_ref n) {
@@ -165,12 +178,13 @@ static bool is_exact(const judge *j, kn_ref n) {
     case KN_OP_TRUNC:
     case KN_OP_DETACH:
     case KN_OP_LOAD:
+    case KN_OP_CONTIGUOUS_BACKWARD: return true;
+    /* inputs are small multiples of 1/64: sums, and products with simple constants, do not round in a wide type */
     case KN_OP_ADD:
-    case KN_OP_SUB:
-    case KN_OP_CONTIGUOUS_BACKWARD: return true; /* inputs are small multiples of 1/64: sums of them do not round */
+    case KN_OP_SUB: return is_short(j, n);
     case KN_OP_REDUCE:
         return kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MAX || kg_field(g, n, KN_F_REDUCE_op) == KN_OP_MIN;
-    case KN_OP_MUL: return is_round(g, kg_at(g, n, 0)) || is_round(g, kg_at(g, n, 1));
+    case KN_OP_MUL: return is_short(j, n) && (is_round(g, kg_at(g, n, 0)) || is_round(g, kg_at(g, n, 1)));
     default: return false;
     }
 }
@@ -186,7 +200,8 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     if (kn_is_float(dt) && !(fabs(value_at(j, n, of, i).f) <= (counted ? 1e20 : most)) && !j->exact[n])
         return "is too large or no number";
     if (!kg_nsrc(g, n) || !kn_is_float(kg_dtype(g, src[0]))) return NULL;
-    double coarse = dtype_tolerance(kg_dtype(g, src[0])) * 4;
+    double coarse = j->rough[src[0]] * 4;
+    if (kn_ops[op].cls == KN_CLS_BINARY) coarse = fmax(coarse, j->rough[src[1]] * 4);
     double a      = kn_is_alu(op) ? value_at(j, src[0], of, i).f : 0;
     double b      = kn_ops[op].cls == KN_CLS_BINARY ? value_at(j, src[1], of, i).f : 0;
     switch (op) {
@@ -218,7 +233,8 @@ bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
     kn_ref   *node = own_nodes(c->g, c->root, &n), *src = calloc(n, sizeof *src);
     kn_value *value = calloc((size_t)c->root + 1, sizeof *value), *out = calloc(n, sizeof *out);
     uint8_t  *exact = calloc((size_t)c->root + 1, 1);
-    judge     j     = {c, value, exact};
+    double   *rough = calloc((size_t)c->root + 1, sizeof *rough);
+    judge     j     = {c, value, exact, rough};
     kn_fault  f     = {0};
     int       count = 0, got;
     bool      ok;
@@ -228,7 +244,14 @@ bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
     ok  = kn_eval(c->g, kg_list(c->g, KN_OP_TUPLE, src, count), c->slot, c->nslots, out, &got, NULL, &f);
     if (!ok) snprintf(why, cap, "%s", f.text);
     for (int k = 0; ok && k < got; k++) value[src[k]] = out[k];
-    for (uint32_t i = 0; ok && i < n; i++) exact[node[i]] = kg_dtype(c->g, node[i]) == KN_VOID || is_exact(&j, node[i]);
+    for (uint32_t i = 0; ok && i < n; i++) {
+        int dt         = kg_dtype(c->g, node[i]);
+        exact[node[i]] = dt == KN_VOID || is_exact(&j, node[i]);
+        if (exact[node[i]]) continue;
+        rough[node[i]] = dtype_tolerance(dt);
+        for (uint32_t k = 0; k < kg_nsrc(c->g, node[i]); k++)
+            rough[node[i]] = fmax(rough[node[i]], rough[kg_at(c->g, node[i], k)]);
+    }
     for (int k = 0; ok && k < got; k++)
         for (int64_t i = 0; ok && i < out[k].numel; i++) {
             const char *what = judge_element(&j, src[k], i);
@@ -246,5 +269,6 @@ bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
     free(value);
     free(out);
     free(exact);
+    free(rough);
     return ok;
 }
