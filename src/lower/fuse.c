@@ -39,12 +39,42 @@ static bool is_view(int op) {
            op == KN_OP_CONTIGUOUS_BACKWARD;
 }
 
+/* A comparison with arange, or its 0/1: gates.c turns reductions over it into bounds, so it must stay where it is. */
+static bool is_mask(const kl_fuse *z, kn_ref n) {
+    if (kg_op(z->g, n) == KN_OP_CAST && kg_dtype(z->g, kg_at(z->g, n, 0)) == KN_BOOL) n = kg_at(z->g, n, 0);
+    return kg_dtype(z->g, n) == KN_BOOL && z->info[n].counts;
+}
+
+/* A sum that a mask will cut to the elements that count. */
+static bool is_gather(const kl_fuse *z, kn_ref n) {
+    if (kg_op(z->g, n) != KN_OP_REDUCE || kg_field(z->g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
+    kn_ref x  = kg_at(z->g, n, 0);
+    int    op = kg_op(z->g, x);
+    if (op == KN_OP_CAST) return is_mask(z, x);
+    if (op != KN_OP_MUL && op != KN_OP_WHERE) return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        kn_ref m = kg_at(z->g, x, k);
+        while (kg_op(z->g, m) == KN_OP_RESHAPE || kg_op(z->g, m) == KN_OP_EXPAND) m = kg_at(z->g, m, 0);
+        if (is_mask(z, m)) return true;
+    }
+    return false;
+}
+
 /* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back: were
  * it dear, it would be a root. */
 static void measure(kl_fuse *z) {
     for (uint32_t i = 0; i < z->norder; i++) {
         kn_ref n = z->order[i];
-        for (uint32_t k = 0; k < kg_nsrc(z->g, n); k++) z->info[kg_at(z->g, n, k)].users++;
+        for (uint32_t k = 0; k < kg_nsrc(z->g, n); k++) {
+            z->info[kg_at(z->g, n, k)].users++;
+            z->info[n].counts |= z->info[kg_at(z->g, n, k)].counts && kg_op(z->g, n) != KN_OP_REDUCE;
+        }
+        int op = kg_op(z->g, n);
+        z->info[n].counts |= op == KN_OP_RANGE;
+        bool index = op == KN_OP_RANGE || op == KN_OP_CONST || kn_is_alu(op) || is_view(op);
+        for (uint32_t k = 0; k < kg_nsrc(z->g, n) && op != KN_OP_RANGE; k++)
+            index = index && (kg_op(z->g, kg_at(z->g, n, k)) == KN_OP_STACK || z->info[kg_at(z->g, n, k)].index);
+        z->info[n].index = index && !kn_is_float(kg_dtype(z->g, n));
     }
     for (uint32_t i = 0; i < z->norder; i++) {
         kn_ref   n    = z->order[i];
@@ -67,6 +97,7 @@ static void measure(kl_fuse *z) {
             own += w;
         }
         if (op == KN_OP_AFTER) own = size * PS_LOAD;
+        if (is_gather(z, n)) own = size * (PS_LOAD + PS_ALU);
         info->work = own;
     }
 }
@@ -93,7 +124,7 @@ static bool wants_root(const kl_fuse *z, kn_ref n) {
     const kl_info *info = &z->info[n];
     int            op   = kg_op(z->g, n);
     if (info->out >= 0 || (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL)) return true;
-    if (is_leaf(op) || is_view(op) || !kg_numel(z->g, n)) return false;
+    if (is_leaf(op) || is_view(op) || is_mask(z, n) || info->index || !kg_numel(z->g, n)) return false;
     double size = (double)kg_numel(z->g, n), evals = 0;
     int    groups = 0, last = -1;
     bool   nested = false;
@@ -103,10 +134,10 @@ static bool wants_root(const kl_fuse *z, kn_ref n) {
         last = z->use[u].group;
     }
     double again = evals / size - 1, inlined = again > 0 ? again * info->work : 0;
-    if (is_product(z->g, n))
+    if (is_product(z->g, n) && !is_gather(z, n))
         for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
-    if (op == KN_OP_REDUCE && again > 1e-6) return true;
+    if (op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n)) return true;
     if (inlined <= 0) return false;
     double bytes = size * kn_dsize(kg_dtype(z->g, n));
     double read  = bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE;

@@ -27,6 +27,8 @@ typedef struct kl_info { /* per node of the program's graph */
     int    storage;   /* number of the storage it is written to, -1 none */
     int    out;       /* first STORE of it, -1 */
     int    users;     /* nodes that have it as a source */
+    bool   counts;    /* depends on a RANGE's number: arange and what is made of it */
+    bool   index;     /* an integer made of arange and constants alone: index arithmetic, never stored */
     double work;      /* picoseconds to compute all its elements once, in place */
 } kl_info;
 
