@@ -57,6 +57,7 @@ typedef struct kl_program {
     size_t          ntemp, temp_cap;
     int64_t         temp_bytes;
     uint64_t       *fired; /* per rule, over all kernels, or NULL; kn_rule_count of them */
+    void          (*on_fire)(struct kn_rw *rw, int rule, kn_ref from, kn_ref to); /* after each firing, or NULL */
 } kl_program;
 
 void kl_program_init(kl_program *p, const kn_alloc *a);

@@ -98,6 +98,7 @@ bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f
     kn_rw rw;
     kn_rw_init(&rw, k->g, f);
     rw.fired    = p->fired;
+    rw.on_fire  = p->on_fire;
     kn_ref root = kn_rewrite(&rw, k->root, groups);
     kn_rw_free(&rw);
     if (!root) return kl_stage_fault("rewrite", k->g, f);

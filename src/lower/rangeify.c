@@ -409,8 +409,9 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     kn_arena_init(&z.arena, p->alloc);
     if (!(z.r = kg_new(p->alloc))) return kn_oom(f);
     kn_rw_init(&z.rw, z.r, f);
-    z.rw.fired = p->fired;
-    z.ninfo    = kg_count(z.g);
+    z.rw.fired   = p->fired;
+    z.rw.on_fire = p->on_fire;
+    z.ninfo      = kg_count(z.g);
     if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info))) goto oom;
     for (size_t i = 0; i < z.ninfo; i++) z.info[i].use = z.info[i].storage = z.info[i].out = -1;
     if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !build_values(&z)) goto done;

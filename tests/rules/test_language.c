@@ -44,7 +44,8 @@ static void bad_rules_are_refused(void) {
     refused("group g\nrule a (ADD x 0) if c > 1 @int => x\n", "rule a: c is not bound");
     refused("group g\nrule a (ADD x y) @int => (MUL x {y + 1})\n", "y has no value here");
     refused("group g\nrule a (ADD x 0) @int => x\nrule a (MUL x 1) @int => x\n", "bad.rules:3: error: rule a: the name is taken");
-    refused("group g\nrule a (ADD x y:const) @int => x\n\nrule b (ADD (MUL x y) 0) @int => x\n", "bad.rules:4: error: rule b can never fire");
+    refused("group g\nrule a (ADD x y:const) @int => x\n\nrule b (ADD (MUL x y) 0) @int => x\n",
+            "bad.rules:4: error: rule b can never fire");
     refused("group g\nrule a (ADD 0 x) @int => x\nrule b (ADD (MUL x y) 0) @int => x\n", "rule b can never fire");
     refused("group g\nrule a (NEG x) @int => (SUB (MUL x 2) (MUL x 3))\n", "grows the graph");
     refused("group g\nrule a (NOTHING x) => x\n", "no op is called NOTHING");
@@ -91,7 +92,8 @@ static const char *const program =
     "int main(void) { int ok = 1; g = kg_new(NULL);\n"
     "    ok &= is(KN_G_one, P \"%4 = GROUP %1 (NEG %1) (SIN %1) %1 %1 %1\\n\", P \"%4 = TUPLE (NEG %1) (SIN %1) %1 %1 %1\\n\");\n"
     "    ok &= is(KN_G_one, P \"%4 = REDUCE {op=ADD, axes=(1)} (NEG %3)\\n\", P \"%4 = REDUCE {op=ADD, axes=(1)} %3\\n\");\n"
-    "    ok &= is(KN_G_one, P \"%4 = RANGE {id=1} 5\\n%5 = REDUCE {op=MAX} (NEG %1) %4\\n\", P \"%4 = RANGE {id=1} 5\\n%5 = REDUCE {op=MIN} %1 %4\\n\");\n"
+    "    ok &= is(KN_G_one, P \"%4 = RANGE {id=1} 5\\n%5 = REDUCE {op=MAX} (NEG %1) %4\\n\",\n"
+    "        P \"%4 = RANGE {id=1} 5\\n%5 = REDUCE {op=MIN} %1 %4\\n\");\n"
     "    ok &= is(KN_G_one, P \"%4 = REDUCE {op=MUL, axes=(1)} (NEG %3)\\n\", P \"%4 = REDUCE {op=MUL, axes=(1)} (NEG %3)\\n\");\n"
     "    ok &= is(KN_G_one, P \"%4 = CAST {i8} %1\\n\", P \"%4 = CAST {u8} %1\\n\");\n"
     "    ok &= is(KN_G_one, P \"%4 = CAST {i8} %2\\n\", P \"%4 = CAST {i8} %2\\n\");\n"
@@ -122,8 +124,8 @@ static void own_rules_run(void) {
     }
     char line[1400];
     snprintf(line, sizeof line,
-             "%s -std=c17 -w -I. -I%s/include -I%s/src own.c rules_gen.c %s/src/rewrite/rewrite.c %s/src/base/[bs]*.c %s/src/dialect/*.c -lm "
-             "-o own && ./own",
+             "%s -std=c17 -w -I. -I%s/include -I%s/src own.c rules_gen.c %s/src/rewrite/rewrite.c %s/src/base/[bs]*.c "
+             "%s/src/dialect/*.c -lm -o own && ./own",
              cc && *cc ? cc : "cc", KN_TEST_SOURCE, KN_TEST_SOURCE, KN_TEST_SOURCE, KN_TEST_SOURCE, KN_TEST_SOURCE);
     if (!CHECK(run("%s", line) == 0)) puts(output());
 }
