@@ -586,7 +586,7 @@ static void index_expressions_keep_values(void) {
     uint32_t seed = 7;
     long     before = 0, after = 0;
 #ifdef SLOW
-    enum { ROUNDS = 200 };
+    enum { ROUNDS = 1000 };
 #else
     enum { ROUNDS = 4000 };
 #endif
@@ -635,11 +635,7 @@ static void random_programs_keep_values(void) {
     static const int dts[] = {KN_BOOL, KN_I8, KN_U8, KN_I32, KN_U32, KN_I64, KN_U64, KN_F16, KN_F32, KN_F64};
     uint64_t         seed = 3;
     kn_fault         f    = {0};
-#ifdef SLOW
-    enum { ROUNDS = 60, NODES = 60 };
-#else
     enum { ROUNDS = 1500, NODES = 60 };
-#endif
     for (int i = 0; i < ROUNDS; i++) {
         kn_graph *g = kg_new(NULL);
         kn_rw     rw;
