@@ -464,6 +464,7 @@ static void check_test(const rg_rule *r, rg_test *t) {
         infer(&s, t->rhs);
         if (r->mark) unify(&t->types, t->lhs->type, t->rhs->type);
     }
+    if (r->mark == M_BOOL) want_mark(&t->types, r->mark);
     for (int i = 0; i < t->nvar; i++)
         if (t->var[i].dtype >= 0)
             t->types.want[rg_type_root(&t->types, name_type(&s, t->var[i].name, t->line))] &= RG_BIT(t->var[i].dtype);
