@@ -276,11 +276,50 @@ static void test_fuzz(void) {
     CHECK(parsed > 1000);
 }
 
+/* An allocator that fails at its n-th call and counts what is out. */
+typedef struct meter {
+    long   left;
+    size_t held;
+} meter;
+
+static void *meter_resize(void *user, void *ptr, size_t old_size, size_t new_size) {
+    meter *m = user;
+    if (new_size > old_size && m->left-- <= 0) return NULL;
+    m->held += new_size - old_size;
+    if (!new_size) {
+        free(ptr);
+        return NULL;
+    }
+    return realloc(ptr, new_size);
+}
+
+/* Every allocation fails once: an error, and nothing leaks. */
+static void test_memory(void) {
+    for (long fail = 0, done = 0; !done && CHECK(fail < 2000); fail++) {
+        meter     m = {fail, 0};
+        kn_alloc  a = {meter_resize, &m};
+        kn_fault  f = {0};
+        kn_str    s;
+        kn_graph *g = kg_new(&a);
+        kn_str_init(&s, &a);
+        if (g) {
+            kn_ref n = kg_parse(g, example, strlen(example), &f);
+            CHECK_EQ(n == 0, f.code == KN_ERR_MEMORY);
+            if (n) kg_print(g, n, &s);
+            done = n && !s.failed;
+        }
+        kn_str_free(&s);
+        kg_free(g);
+        CHECK_EQ(m.held, 0);
+    }
+}
+
 int main(void) {
     RUN(test_round_trip);
     RUN(test_constants);
     RUN(test_errors);
     RUN(test_depth);
+    RUN(test_memory);
     RUN(test_fuzz);
     return check_result();
 }
