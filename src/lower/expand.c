@@ -1,8 +1,9 @@
 /* expand.c - stage 4: parallel ranges become shape, reductions become accumulators.
  *
  * Takes: a kernel whose UPCAST, GROUP_REDUCE and UNROLL ranges name their shape axis. Gives: values with shapes: such a
- *   range is one leaf, 0..n-1 along its axis (an UNROLL range: a chain of its iterations); a REDUCE over loops is a
- *   BUFFER{REG} that is set, updated inside an END, and read after it, then reduced over its lanes.
+ *   range is one leaf, 0..n-1 along its axis (an UNROLL range: a chain of its iterations, or a loop where it holds
+ *   one); a REDUCE over loops is a BUFFER{REG} that is set, updated inside an END, and read after it, then reduced over
+ *   its lanes.
  * Holds after: no REDUCE over ranges; ENDs close one RANGE each; only real loops are RANGEs of rank 0. */
 #include "lower/lower.h"
 
@@ -41,6 +42,25 @@ static kn_ref unrolled(kl_grow *e, int op, kn_ref acc, kn_ref x, const kn_ref *r
     return acc;
 }
 
+/* Whether a loop runs inside x that depends on the range: its copies would need loops and accumulators of their own. */
+static bool holds_loop(kl_grow *e, kn_ref x, kn_ref range, bool *holds) {
+    kn_ref  *order;
+    uint32_t n;
+    *holds = false;
+    if (!kg_reach(e->g, &x, 1, &order, &n)) return kn_oom(kg_fault(e->g));
+    for (uint32_t i = 0; i < n && !*holds; i++)
+        *holds = kg_op(e->g, order[i]) == KN_OP_END && kg_depends(e->g, order[i], range);
+    kn_free(kg_alloc(e->g), order, n * sizeof *order);
+    return true;
+}
+
+/* The same range as a loop. */
+static kn_ref as_loop(kl_grow *e, kn_ref range) {
+    int64_t w[KN_RANGE_WORDS] = {kg_field(e->g, range, KN_F_RANGE_id), KN_AXIS_REDUCE, 0, 0};
+    kn_ref  bound             = kg_at(e->g, range, 0);
+    return kg_make(e->g, KN_OP_RANGE, 0, kg_intern_words(e->g, w, KN_RANGE_WORDS), &bound, 1);
+}
+
 static kn_ref over_lanes(kl_grow *e, int op, kn_ref x, const int64_t *axis, int n) {
     int64_t        keep[KN_MAX_RANK];
     int            rank, m = 0;
@@ -73,7 +93,14 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
             for (int k = 0; k < e->rank; k++) ones[k] = k < xr ? xs[k] : 1;
             x = kg_expand(g, kg_reshape(g, x, ones, e->rank), to, e->rank);
         } else if (type_of(g, r) == KN_AXIS_UNROLL) {
-            unroll[nunroll++] = r;
+            bool holds;
+            if (!holds_loop(e, x, r, &holds)) return 0;
+            if (!holds) {
+                unroll[nunroll++] = r;
+                continue;
+            }
+            loop[nloop++] = as_loop(e, r);
+            if (!(x = kg_substitute(g, x, &r, &loop[nloop - 1], 1))) return 0;
         } else {
             loop[nloop++] = r;
         }
