@@ -1,0 +1,246 @@
+/* test_options.c - kernels of the corpus under options chosen by chance: whatever SPLITs and SWAPs the nest admits, the
+ * values stay. Each stage that follows is interpreted; some kernels are compiled.
+ *
+ * `test_ir_options SEED [NAME]` runs other options, on programs whose name contains NAME, and shows what fails. */
+#include "check.h"
+#include "corpus.h"
+#include "device/cc.h"
+#include "lower/pipeline.h"
+#include "target/target.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { SLOTS = 64, COMPILED_EVERY = 6 };
+
+typedef struct trial {
+    char        name[128], opts[512];
+    corpus_case c;
+    kl_program  p;
+    kn_array    slot[SLOTS];
+    kn_value    want[CORPUS_MAX];
+    int         nwant, out[CORPUS_MAX];
+    bool        ok;
+} trial;
+
+typedef struct batch {
+    const char *only;
+    uint64_t    rng;
+    trial     **kept; /* to be compiled */
+    size_t      nkept, cap;
+    int         programs, options, refused;
+} batch;
+
+static uint64_t draw(batch *b, uint64_t n) {
+    b->rng += UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t z = (b->rng ^ (b->rng >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z          = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return (z ^ (z >> 31)) % n;
+}
+
+static bool agrees(trial *t, const char *stage) {
+    for (int k = 0; k < t->nwant; k++)
+        for (int64_t i = 0; i < t->want[k].numel; i++) {
+            int       dt        = t->want[k].dtype;
+            kn_scalar x         = kn_load_scalar((char *)t->want[k].data + i * kn_dsize(dt), dt);
+            kn_scalar y         = kn_load_scalar((char *)t->slot[t->out[k]].data + i * kn_dsize(dt), dt);
+            double    tolerance = 2 * t->c.tolerance; /* sums in another order */
+            if (kn_is_float(dt) ? fabs(x.f - y.f) <= tolerance * fmax(1, fabs(x.f)) : x.i == y.i) continue;
+            fprintf(stderr, "%s, after %s: value %d, element %lld\n  options %s\n  ", t->name, stage, k, (long long)i,
+                    t->opts);
+            if (kn_is_float(dt)) return CHECK_NEAR(y.f, x.f, tolerance);
+            return CHECK_EQ(y.i, x.i);
+        }
+    return true;
+}
+
+static void clear(trial *t) {
+    for (int k = 0; k < t->nwant; k++) {
+        kn_array *a = &t->slot[t->out[k]];
+        memset(a->data, 0x5a, (size_t)(a->size * kn_dsize(a->dtype)));
+    }
+}
+
+static bool interpret(trial *t, kn_stage stage, kn_fault *f) {
+    kn_graph *g    = kg_new(NULL);
+    kn_ref    root = kl_schedule_graph(&t->p, g);
+    int       none = 0;
+    clear(t);
+    bool ok = root && kn_verify(g, root, stage, f) &&
+              kn_eval(g, root, t->slot, (int)t->p.nparam, NULL, &none, &(kn_eval_opts){.check = true}, f);
+    kg_free(g);
+    if (ok) return agrees(t, kn_stage_names[stage]);
+    fprintf(stderr, "%s, after %s: %s\n  options %s\n", t->name, kn_stage_names[stage], f->text, t->opts);
+    return CHECK(!"the stage's graph runs");
+}
+
+/* Up to five options that the kernel's nest admits. */
+static void choose(batch *b, trial *t, kl_kernel *k) {
+    static const int types[2][3] = {{KN_AXIS_LOOP, KN_AXIS_THREAD, KN_AXIS_UPCAST},
+                                    {KN_AXIS_REDUCE, KN_AXIS_GROUP_REDUCE, KN_AXIS_UNROLL}};
+    kn_nest          nest;
+    kn_fault         f = {0};
+    k->nopts           = 0;
+    if (!ko_nest(k->g, k->root, &nest, &f)) return;
+    int64_t tile = 1; /* elements of what is expanded, kept small */
+    for (int tries = (int)draw(b, 9); tries > 0 && nest.nloop && k->nopts < 5; tries--) {
+        int    axis = (int)draw(b, (uint64_t)nest.nloop);
+        kn_opt o    = {.op = draw(b, 4) ? KN_OPT_SPLIT : KN_OPT_SWAP, .axis = axis};
+        f           = (kn_fault){0};
+        if (o.op == KN_OPT_SWAP) {
+            o.arg = (int64_t)draw(b, (uint64_t)nest.nloop);
+        } else {
+            static const int64_t factors[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 33};
+            o.arg                          = factors[draw(b, KN_COUNT(factors))];
+            o.target                       = types[nest.origin[nest.loop[axis].origin].reduce][draw(b, 3)];
+            o.top                          = draw(b, 2);
+            bool expands = o.target == KN_AXIS_UPCAST || o.target == KN_AXIS_GROUP_REDUCE || o.target == KN_AXIS_UNROLL;
+            if (expands && tile * o.arg > 128) continue;
+            if (ko_edit(&nest, &o, &f)) {
+                k->opts[k->nopts++] = o;
+                if (expands) tile *= o.arg;
+            }
+            b->refused += f.code != KN_OK;
+            continue;
+        }
+        if (ko_edit(&nest, &o, &f)) k->opts[k->nopts++] = o;
+        b->refused += f.code != KN_OK;
+    }
+    b->options += k->nopts;
+    kn_str s;
+    kn_str_init(&s, NULL);
+    ko_print_opts(k->opts, k->nopts, &s);
+    size_t at = strlen(t->opts);
+    snprintf(t->opts + at, sizeof t->opts - at, "[%s] ", kn_str_c(&s));
+    kn_str_free(&s);
+}
+
+typedef bool (*kernel_stage)(kl_program *p, kl_kernel *k, kn_fault *f);
+
+static bool lower(batch *b, trial *t, kn_fault *f) {
+    static const struct {
+        kn_stage     stage;
+        kernel_stage run;
+    } stages[] = {{KN_STAGE_EXPAND, kl_expand}, {KN_STAGE_SELECT, kl_select}, {KN_STAGE_LINEARIZE, kl_linearize}};
+    int nout;
+    if (!kl_program_from(&t->p, t->c.g, t->c.root, t->out, CORPUS_MAX, &nout, f) || !kl_rangeify(&t->p, f))
+        return false;
+    if (!CHECK(t->p.nparam <= SLOTS)) return false;
+    for (size_t k = 0; k < t->p.nparam; k++) {
+        const kl_param *q = &t->p.param[k];
+        t->slot[k]        = t->c.slot[k % CORPUS_MAX];
+        if ((int)k >= t->c.nslots) t->slot[k] = (kn_array){calloc((size_t)q->size + 1, 8), q->size, q->dtype};
+    }
+    for (size_t k = 0; k < t->p.nkernel; k++) {
+        choose(b, t, &t->p.kernel[k]);
+        if (kl_optimize(&t->p, &t->p.kernel[k], false, f)) continue;
+        b->refused += f->code == KN_ERR_ARG; /* as a whole, where each option was fit by itself */
+        return f->code == KN_ERR_ARG;
+    }
+    if (!interpret(t, KN_STAGE_OPTIMIZE, f)) return true;
+    for (int s = 0; s < KN_COUNT(stages); s++) {
+        for (size_t k = 0; k < t->p.nkernel; k++)
+            if (!stages[s].run(&t->p, &t->p.kernel[k], f)) return false;
+        if (!interpret(t, stages[s].stage, f)) return true;
+    }
+    if (!kl_plan(&t->p, f)) return false;
+    for (size_t k = 0; k < t->p.nkernel; k++)
+        if (!kl_render(&t->p, &t->p.kernel[k], f)) return false;
+    t->ok = true;
+    return true;
+}
+
+static void free_trial(trial *t) {
+    for (size_t k = (size_t)t->c.nslots; k < t->p.nparam && k < SLOTS; k++) free(t->slot[k].data);
+    for (int k = 0; k < t->nwant; k++) kn_value_free(NULL, &t->want[k]);
+    kl_program_free(&t->p);
+    corpus_close(&t->c);
+    free(t);
+}
+
+static void one_program(const corpus_program *cp, void *user) {
+    batch   *b = user;
+    kn_fault f = {0};
+    if (b->only && !strstr(cp->name, b->only)) return;
+    trial *t = calloc(1, sizeof *t);
+    if (!CHECK(t && KN_GROW(NULL, b->kept, b->cap, b->nkept + 1))) return;
+    snprintf(t->name, sizeof t->name, "%.50s: %.60s", cp->file, cp->name);
+    kl_program_init(&t->p, NULL);
+    t->nwant = CORPUS_MAX;
+    if (!corpus_open(cp->text, &t->c, &f) ||
+        !kn_eval(t->c.g, t->c.root, t->c.slot, t->c.nslots, t->want, &t->nwant, NULL, &f)) {
+        t->nwant = 0;
+        CHECK(!"the program runs at tensor level");
+    } else if (!lower(b, t, &f)) {
+        fprintf(stderr, "%s: %s\n  options %s\n", t->name, f.text, t->opts);
+        CHECK(!"options the nest admits are lowered");
+    }
+    if (b->programs++ % COMPILED_EVERY == 0 && t->ok)
+        b->kept[b->nkept++] = t;
+    else
+        free_trial(t);
+}
+
+static void run_kernels(trial *t, const kd_unit *u) {
+    char *temp        = aligned_alloc(128, ((size_t)t->p.temp_bytes + 255) / 128 * 128);
+    void *bufs[SLOTS] = {0};
+    clear(t);
+    for (size_t i = 0; temp && i < t->p.nkernel; i++) {
+        const kl_kernel *k = &t->p.kernel[i];
+        if (!CHECK(k->nargs <= SLOTS)) break;
+        for (size_t a = 0; a < k->nargs; a++)
+            bufs[a] = k->arg[a].temp ? temp + t->p.temp[k->arg[a].id].offset : t->slot[k->arg[a].id].data;
+        if (k->chunks) u[i].fn(bufs, NULL, 0, k->chunks);
+    }
+    free(temp);
+}
+
+static void compile(batch *b) {
+    size_t   n = 0;
+    uint64_t compiled, loaded;
+    kn_fault f = {0};
+    kn_str   pre;
+    for (size_t i = 0; i < b->nkept; i++) n += b->kept[i]->p.nkernel;
+    kd_unit *unit = calloc(n + 1, sizeof *unit);
+    kn_str_init(&pre, NULL);
+    kt_c_preamble(&pre);
+    kd_cc *cc = kd_cc_new(NULL, NULL, NULL, kn_str_c(&pre), &f);
+    n         = 0;
+    for (size_t i = 0; i < b->nkept; i++)
+        for (size_t k = 0; k < b->kept[i]->p.nkernel; k++) {
+            const kl_kernel *kn = &b->kept[i]->p.kernel[k];
+            unit[n++]           = (kd_unit){.name = kn->name, .source = kn->source, .len = kn->source_len};
+        }
+    if (!CHECK(cc && kd_cc_compile(cc, unit, (int)n, 2, NULL, NULL, &compiled, &loaded, &f)))
+        fprintf(stderr, "%s\n", f.text);
+    n = 0;
+    for (size_t i = 0; i < b->nkept && !f.code; i++) {
+        run_kernels(b->kept[i], unit + n);
+        agrees(b->kept[i], "render");
+        n += b->kept[i]->p.nkernel;
+    }
+    kd_cc_free(cc);
+    kn_str_free(&pre);
+    free(unit);
+}
+
+static batch run = {.rng = 1};
+
+static void test_options(void) {
+    CHECK(corpus_each(CORPUS_DIR, one_program, &run) >= 0);
+    printf("     %d programs, %d options, %d refused by the nest\n", run.programs, run.options, run.refused);
+}
+
+static void test_compiled(void) {
+    compile(&run);
+    for (size_t i = 0; i < run.nkept; i++) free_trial(run.kept[i]);
+    kn_free(NULL, run.kept, run.cap * sizeof *run.kept);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) run.rng = strtoull(argv[1], NULL, 10);
+    if (argc > 2) run.only = argv[2];
+    RUN(test_options);
+    RUN(test_compiled);
+    return check_result();
+}
