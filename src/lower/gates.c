@@ -37,13 +37,18 @@ static kn_ref negate(kn_graph *g, kn_ref c) {
     return inner ? inner : kg_op1(g, KN_OP_NOT, c);
 }
 
-/* x = 0 unless the conjunction holds, then *rest. Looks through one WHERE with a zero arm, or one factor that is a cast bool. */
+/* x = 0 unless the conjunction holds, then *rest. Looks through one WHERE with a zero arm, a gated load, a bool as a number, or
+ * one factor that is such. */
 static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest) {
     if (kg_op(g, x) == KN_OP_WHERE) {
         kn_ref c = kg_at(g, x, 0), a = kg_at(g, x, 1), b = kg_at(g, x, 2);
         if (kg_is_const(g, b, 0)) return *rest = a, collect(g, c, conds);
         if (kg_is_const(g, a, 0)) return *rest = b, collect(g, negate(g, c), conds);
         return false;
+    }
+    if (kg_op(g, x) == KN_OP_LOAD) { /* keeps its gate, which goes when the new bounds imply it */
+        *rest = x;
+        return kg_nsrc(g, x) == 3 && kg_is_const(g, kg_at(g, x, 1), 0) && collect(g, kg_at(g, x, 2), conds);
     }
     if (kg_op(g, x) == KN_OP_CAST && kg_dtype(g, kg_at(g, x, 0)) == KN_BOOL) {
         *rest = kg_int(g, kg_dtype(g, x), 1);
@@ -54,7 +59,7 @@ static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest) {
         kl_conds part = {.n = 0};
         kn_ref   inner;
         int      op = kg_op(g, kg_at(g, x, k));
-        if ((op == KN_OP_CAST || op == KN_OP_WHERE) && split_gate(g, kg_at(g, x, k), &part, &inner)) {
+        if ((op == KN_OP_CAST || op == KN_OP_WHERE || op == KN_OP_LOAD) && split_gate(g, kg_at(g, x, k), &part, &inner)) {
             *conds = part;
             *rest  = kg_is_const(g, inner, 1) ? kg_at(g, x, 1 - k) : kg_op2(g, KN_OP_MUL, inner, kg_at(g, x, 1 - k));
             return true;
@@ -195,6 +200,80 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
         kn_ref at    = lo ? kg_op2(g, KN_OP_ADD, fresh, kg_idx(g, lo)) : fresh;
         kn_ref x     = all ? kg_op3(g, KN_OP_WHERE, all, rest, zero) : rest;
         return close_rest(g, n, kg_substitute(g, x, &r, &at, 1), k, fresh);
+    }
+    return 0;
+}
+
+/* ---- scatter ------------------------------------------------------------------------------------------------- */
+
+enum { MAX_LOOPS = 12 };
+
+typedef struct kl_loops { /* a copy of some loops under fresh ids */
+    kn_ref from[MAX_LOOPS], to[MAX_LOOPS];
+    int    n;
+} kl_loops;
+
+static bool copy_loop(kn_graph *g, kl_loops *l, kn_ref r, int64_t id, int type) {
+    if (l->n == MAX_LOOPS) return false;
+    l->from[l->n] = r;
+    l->to[l->n]   = kg_range(g, kg_at(g, r, 0), id, type);
+    return l->to[l->n++] != 0;
+}
+
+static int64_t top_id(const kn_graph *g, kn_ref end, kn_ref sum) {
+    int64_t top = 0;
+    for (uint32_t k = 1; k < kg_nsrc(g, end); k++) top = KN_MAX(top, kg_field(g, kg_at(g, end, k), KN_F_RANGE_id));
+    for (uint32_t k = 1; k < kg_nsrc(g, sum); k++) top = KN_MAX(top, kg_field(g, kg_at(g, sum, k), KN_F_RANGE_id));
+    return top;
+}
+
+/* The loops l (all but v, outermost) around: set p[v] to 0 for all v; then for each i: p[e] += x where e is in range. The i
+ * loops carry a dependence through p, which their type REDUCE under an END says. */
+static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref rest, kn_ref more) {
+    kn_ref   store = kg_at(g, end, 0), at = kg_at(g, store, 0), sum = kg_at(g, store, 1), p = kg_at(g, at, 0), flat = kg_at(g, at, 1);
+    kl_loops fill = {.n = 0}, carry = {.n = 0};
+    kn_ref   outer[MAX_LOOPS], zero = kg_int(g, kg_dtype(g, sum), 0), bound = kg_at(g, v, 0);
+    int      nouter = 0;
+    int64_t  id     = top_id(g, end, sum) + 1;
+    for (uint32_t k = 1; k < kg_nsrc(g, end); k++)
+        if (kg_at(g, end, k) != v) outer[nouter++] = kg_at(g, end, k);
+    if (!copy_loop(g, &fill, v, id++, KN_AXIS_LOOP)) return 0;
+    for (uint32_t k = 1; k < kg_nsrc(g, sum); k++)
+        if (!copy_loop(g, &carry, kg_at(g, sum, k), id++, KN_AXIS_REDUCE)) return 0;
+    kn_ref cleared = kg_end(g, kg_store(g, kg_index(g, p, (kn_ref[]){kg_substitute(g, flat, fill.from, fill.to, fill.n)}, 1), zero, 0), fill.to, 1);
+    kn_ref gate    = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), e), kg_op2(g, KN_OP_CMPLT, e, bound));
+    if (more) gate = kg_op2(g, KN_OP_AND, gate, more);
+    kn_ref x    = gate_loads(g, rest, v, gate), deps[MAX_LOOPS * 2 + 1] = {cleared};
+    int     nd   = 1;
+    for (int i = 0; i < carry.n; i++) deps[nd++] = carry.to[i];
+    for (int i = 0; i < nouter; i++) deps[nd++] = outer[i];
+    kn_ref where = x ? kg_substitute(g, flat, &v, &e, 1) : 0;
+    if (!where) return 0;
+    x              = kg_substitute(g, x, &v, &e, 1);
+    x              = kg_substitute(g, x, carry.from, carry.to, carry.n);
+    where          = kg_substitute(g, where, carry.from, carry.to, carry.n);
+    gate           = kg_substitute(g, gate, carry.from, carry.to, carry.n);
+    kn_ref address = kg_index(g, kg_after(g, p, deps, nd), &where, 1);
+    kn_ref added   = kg_op2(g, KN_OP_ADD, kg_load_gated(g, address, zero, gate), x);
+    kn_ref body    = kg_end(g, kg_store(g, address, added, gate), carry.to, carry.n);
+    return kg_end(g, body, outer, nouter);
+}
+
+kn_ref kl_scatter(kn_rw *rw, kn_ref n) {
+    kn_graph *g     = rw->g;
+    kn_ref    store = kg_at(g, n, 0), sum = kg_at(g, store, 1), rest, e;
+    kl_conds  conds = {.n = 0};
+    if (kg_nsrc(g, store) != 2 || kg_nsrc(g, n) > MAX_LOOPS || kg_nsrc(g, sum) < 2 || kg_nsrc(g, sum) > MAX_LOOPS) return 0;
+    if (kg_nsrc(g, kg_at(g, store, 0)) != 2 || kg_op(g, kg_at(g, kg_at(g, store, 0), 0)) != KN_OP_PARAM) return 0;
+    if (!split_gate(g, kg_at(g, sum, 0), &conds, &rest)) return 0;
+    for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
+        kn_ref v = kg_at(g, n, k);
+        for (int i = 0; i < conds.n; i++) {
+            if (!kg_depends(g, conds.c[i], v) || !solve_equal(g, conds.c[i], v, &e)) continue;
+            bool moves = false; /* e goes with the sum: else every v would be visited once all the same */
+            for (uint32_t s = 1; s < kg_nsrc(g, sum); s++) moves |= kg_depends(g, e, kg_at(g, sum, s));
+            if (moves) return build_scatter(g, n, v, e, rest, conjunction(g, &conds, i));
+        }
     }
     return 0;
 }

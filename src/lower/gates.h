@@ -9,4 +9,7 @@
  * into NaN is not seen any more, as with a gather. */
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n);
 
+/* END(STORE(p[.. v ..], REDUCE{ADD}(x, i))), with x zero unless v == e(i): p is set to zero, then e(i) collects x. */
+kn_ref kl_scatter(kn_rw *rw, kn_ref n);
+
 #endif

@@ -137,12 +137,15 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     ko_view v = {.g = g, .nest = &nest};
     if (!look(&v, sink, f)) return 0;
 
-    /* Output loops of the innermost END: only they are in every store's tile. */
-    int lane = -1, outputs = 0;
-    for (int o = 0; o < nest.norigin; o++) outputs += !nest.origin[o].reduce;
+    /* Output loops of the innermost END; of an ordered kernel those of the outermost, which are around all of it. */
+    int  lane = -1, outputs = 0;
+    bool carried = false;
+    for (int o = 0; o < nest.norigin; o++) outputs += !nest.origin[o].reduce, carried |= nest.origin[o].carried;
+    kn_ref tile = nest.ordered ? nest.origin[0].closer : outputs ? nest.origin[outputs - 1].closer : 0;
+    if (carried && nest.origin[0].carried) tile = 0; /* nothing stands around the loop that must run in order */
     double best = cost_of(&v, -1);
     for (int o = 0; o < outputs; o++) {
-        if (nest.origin[o].closer != nest.origin[outputs - 1].closer || nest.origin[o].extent < 2) continue;
+        if (nest.origin[o].closer != tile || nest.origin[o].extent < 2) continue;
         double c = cost_of(&v, o);
         if (c < best * 0.999) best = c, lane = o;
     }
@@ -150,7 +153,7 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     int  row   = -1;
     bool tiled = false;
     for (int o = 0; o < outputs && (lane >= 0 || best > 0); o++) {
-        if (o == lane || nest.origin[o].extent < 2 || nest.origin[o].closer != nest.origin[outputs - 1].closer) continue;
+        if (o == lane || nest.origin[o].extent < 2 || nest.origin[o].closer != tile) continue;
         for (int i = 0; i < v.naccess; i++) {
             const ko_access *a = &v.access[i];
             if (a->reduce && kg_depends(g, a->reduce, nest.origin[o].range) && stride_in(&v, a, o) == 0 &&
@@ -160,7 +163,9 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     }
     if (lane >= 0) {
         int64_t e   = nest.origin[lane].extent;
-        int     end = position(&nest, outputs - 1, -1), at = position(&nest, lane, -1);
+        int     end = -1, at = position(&nest, lane, -1);
+        for (int l = 0; l < nest.nloop; l++)
+            if (nest.origin[nest.loop[l].origin].closer == tile) end = l;
         if (at != end) push(&v, (kn_opt){KN_OPT_SWAP, at, end, 0, false}, opts, &n, cap);
         at        = position(&nest, lane, -1);
         int64_t w = e >= WIDE ? WIDE : e >= LANES ? LANES : e;

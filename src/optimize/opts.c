@@ -21,11 +21,16 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
                 else if (nest->nloop == KN_MAX_NEST) ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
                 else {
                     int64_t e = kg_const_int(g, b);
-                    nest->origin[nest->norigin] = (kn_origin){r, c, e, pass == 1, 0, KN_AXIS_LOOP};
-                    nest->loop[nest->nloop++]   = (kn_loop){nest->norigin++, e, 1, (int)kg_field(g, r, KN_F_RANGE_type)};
+                    int     type = (int)kg_field(g, r, KN_F_RANGE_type);
+                    nest->origin[nest->norigin] =
+                        (kn_origin){r, c, e, pass == 1, pass == 0 && type == KN_AXIS_REDUCE, 0, KN_AXIS_LOOP};
+                    nest->loop[nest->nloop++] = (kn_loop){nest->norigin++, e, 1, type};
                 }
             }
         }
+    nest->ordered = false;
+    for (uint32_t i = 0; i < n; i++)
+        nest->ordered |= kg_op(g, order[i]) == KN_OP_AFTER && kg_op(g, kg_at(g, order[i], 0)) == KN_OP_PARAM;
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;
 }
@@ -46,6 +51,9 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return refuse(f, o, "the loop is already expanded or parallel");
     if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
+    if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
+    if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
+        return refuse(f, o, "a thread could read what another has yet to write");
     if (o->target == KN_AXIS_THREAD)
         for (int i = 0; i < nest->nloop; i++)
             if (nest->loop[i].type == KN_AXIS_THREAD) return refuse(f, o, "the kernel has a THREAD loop already");

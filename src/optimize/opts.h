@@ -21,6 +21,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     kn_ref  range, closer; /* closer: the END or REDUCE that ends it */
     int64_t extent;
     bool    reduce;
+    bool    carried;   /* closed by an END, yet iterations must run in order: they meet in memory */
     int64_t tail;      /* elements the split loops leave over; they get a loop of their own */
     int     tail_type;
 } kn_origin;
@@ -36,6 +37,7 @@ typedef struct kn_nest {
     int       norigin;
     kn_loop   loop[KN_MAX_NEST]; /* outermost first; output loops before the reductions inside them */
     int       nloop;
+    bool      ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
 /* The nest of a ranged kernel. False with a reason: a bound that is not constant, or too many loops. */

@@ -1,0 +1,91 @@
+/* test_counts.c - kernels visit what they must: iterations counted by the interpreter, at three sizes.
+ *
+ * A gather costs its result, a scatter its result and its inputs, whatever the size of the table; were it the one-hot
+ * product that the program spells, the count would grow with the product of both. */
+#include "check.h"
+#include "dialect/eval.h"
+#include "lower/pipeline.h"
+
+#include <stdlib.h>
+
+static uint64_t steps;
+
+static bool count(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
+    const kl_program *p = user;
+    if (stage != KN_STAGE_RANGEIFY) return true;
+    kn_array     slot[8];
+    kn_eval_opts o    = {0};
+    int          none = 0;
+    for (size_t k = 0; k < p->nparam; k++)
+        slot[k] = (kn_array){calloc((size_t)p->param[k].size + 1, (size_t)kn_dsize(p->param[k].dtype)), p->param[k].size, p->param[k].dtype};
+    bool ok = kn_eval(g, root, slot, (int)p->nparam, NULL, &none, &o, f);
+    for (size_t k = 0; k < p->nparam; k++) free(slot[k].data);
+    steps = o.steps;
+    return ok;
+}
+
+static double steps_of(const char *format, int a, int b) {
+    char       text[2048];
+    kn_fault   f = {0};
+    kn_graph  *g = kg_new(NULL);
+    kl_program p;
+    int        out[4], n;
+    snprintf(text, sizeof text, format, a, b);
+    kl_program_init(&p, NULL);
+    kl_run run = {.stop = KN_STAGE_RANGEIFY, .seen = count, .user = &p};
+    steps      = 0;
+    kn_ref r   = kg_parse(g, text, strlen(text), &f);
+    if (!r || !kl_program_from(&p, g, r, out, 4, &n, &f) || !kl_lower(&p, &run, &f)) fprintf(stderr, "%s\n", f.text);
+    CHECK(!f.code);
+    kl_program_free(&p);
+    kg_free(g);
+    return (double)steps;
+}
+
+static const char gather[] = "%%v = CAST {i32} (RANGE {id=0, type=LOOP, rank=1, axis=0} %1$d)\n"
+                             "%%t = PARAM {slot=0} [%1$d, 8]\n"
+                             "%%i = PARAM {slot=1, dtype=i32} [%2$d]\n"
+                             "%%hit = CMPEQ (RESHAPE %%v [1, %1$d, 1]) (RESHAPE %%i [%2$d, 1, 1])\n"
+                             "%%1 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %%t [1, %1$d, 8]) (CAST {f32} %%hit))\n";
+static const char scatter[] = "%%v = CAST {i32} (RANGE {id=0, type=LOOP, rank=1, axis=0} %1$d)\n"
+                              "%%g = PARAM {slot=0} [%2$d, 8]\n"
+                              "%%i = PARAM {slot=1, dtype=i32} [%2$d]\n"
+                              "%%hit = CMPEQ (RESHAPE %%v [%1$d, 1, 1]) (RESHAPE %%i [1, %2$d, 1])\n"
+                              "%%1 = REDUCE {op=ADD, axes=(1)} (WHERE %%hit (RESHAPE %%g [1, %2$d, 8]) 0.0:f32)\n";
+static const char padded[] = "%%x = PARAM {slot=0} [%2$d]\n"
+                             "%%1 = REDUCE {op=ADD, axes=(0)} (PAD %%x [7] [%1$d])\n";
+static const char counting[] = "%%v = RANGE {id=0, type=LOOP, rank=1, axis=0} %1$d\n"
+                               "%%1 = MUL (CAST {f32} %%v) (EXPAND (RESHAPE 2.0:f32 [1]) [%1$d])\n%2$.0d";
+
+static void test_gather(void) {
+    double small = steps_of(gather, 100, 20);
+    CHECK_NEAR(steps_of(gather, 1000, 20) / small, 1, 0.01);
+    CHECK_NEAR(steps_of(gather, 10000, 20) / small, 1, 0.01);
+    CHECK_NEAR(steps_of(gather, 100, 200) / small, 10, 0.5);
+}
+
+static void test_scatter(void) {
+    double a = steps_of(scatter, 1000, 20), b = steps_of(scatter, 10000, 20), c = steps_of(scatter, 10000, 2000);
+    CHECK_NEAR(b / a, 10, 1.5);                       /* setting the result to zero */
+    CHECK(c < b * 3);                                 /* and one visit an input, not one a pair */
+}
+
+static void test_padding(void) {
+    double a = steps_of(padded, 1000, 50);
+    CHECK_NEAR(steps_of(padded, 10000, 50) / a, 1, 0.01);
+    CHECK_NEAR(steps_of(padded, 100000, 50) / a, 1, 0.01);
+}
+
+static void test_arange(void) {
+    double a = steps_of(counting, 100, 0);
+    CHECK_NEAR(steps_of(counting, 1000, 0) / a, 10, 0.5);
+    CHECK_NEAR(steps_of(counting, 10000, 0) / a, 100, 5);
+}
+
+int main(void) {
+    RUN(test_gather);
+    RUN(test_scatter);
+    RUN(test_padding);
+    RUN(test_arange);
+    return check_result();
+}
