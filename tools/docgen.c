@@ -75,7 +75,8 @@ static void write_ops(FILE *f) {
     };
     fprintf(f, "# Ops\n\nMade from `src/dialect/*.def`. How they are written: `docs/dialect.md`.\n");
     for (size_t c = 0; c < COUNT(classes); c++) {
-        fprintf(f, "\n## %s\n\n| op | sources | arg | dtype | shape | meaning |\n|---|---|---|---|---|---|\n", classes[c][1]);
+        fprintf(f, "\n## %s\n\n| op | sources | arg | dtype | shape | meaning |\n|---|---|---|---|---|---|\n",
+                classes[c][1]);
         for (size_t i = 0; i < COUNT(ops); i++) {
             const op_row *o = &ops[i];
             if (strcmp(o->cls, classes[c][0]) != 0) continue;
@@ -100,12 +101,15 @@ static void write_ops(FILE *f) {
 }
 
 static void write_command(FILE *f) {
-    fprintf(f, "# The koine command\n\nMade from `cli/commands.def`. Exit codes: 0 done, 1 failed, 2 not understood. `--help` "
-               "explains any command.\n");
+    fprintf(
+        f,
+        "# The koine command\n\nMade from `cli/commands.def`. Exit codes: 0 done, 1 failed, 2 not understood. `--help` "
+        "explains any command.\n");
     for (size_t i = 0; i < COUNT(commands); i++) {
         const command_row *c = &commands[i];
         if (!c->flag) {
-            fprintf(f, "\n## koine %s%s%s\n\n%s\n", c->name, *c->arguments ? " " : "", c->arguments, *c->help ? c->help : c->summary);
+            fprintf(f, "\n## koine %s%s%s\n\n%s\n", c->name, *c->arguments ? " " : "", c->arguments,
+                    *c->help ? c->help : c->summary);
             if (i + 1 < COUNT(commands) && commands[i + 1].flag) fprintf(f, "| option | |\n|---|---|\n");
             continue;
         }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- expressions -------------------------------------------------------------------------------------------------- */
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
 
 int rg_proof_type(const rg_rule *r, int type) {
     int root = rg_type_root(&r->types, type), k = 0;
@@ -23,9 +23,13 @@ static void emit_call(rg_out *o, const rg_rule *r, const rg_expr *e, bool proof)
     static const char *const of_dtype[][2] = {{"dtype", ""}, {"bytes", "kn_dsize"}, {"bits", "8 * kn_dsize"},
                                               {"is_float", "kn_is_float"}, {"is_int", "kn_is_int"},
                                               {"is_signed", "kn_dtype_signed"}, {NULL, NULL}};
-    static const char *const of_values[][2] = {{"gcd", "kn_rule_gcd"}, {"abs", "kn_rule_abs"}, {"add_ok", "kn_rule_add_ok"},
-                                               {"mul_ok", "kn_rule_mul_ok"}, {"pow2", "kn_rule_pow2"},
-                                               {"log2", "kn_rule_log2"}, {NULL, NULL}};
+    static const char *const of_values[][2] = {{"gcd", "kn_rule_gcd"},
+                                               {"abs", "kn_rule_abs"},
+                                               {"add_ok", "kn_rule_add_ok"},
+                                               {"mul_ok", "kn_rule_mul_ok"},
+                                               {"pow2", "kn_rule_pow2"},
+                                               {"log2", "kn_rule_log2"},
+                                               {NULL, NULL}};
     if (!strcmp(e->name, "min") || !strcmp(e->name, "max")) {
         const char *x = e->kid[0]->name;
         if (proof) rg_put(o, "p->%s[%d]", e->name[1] == 'i' ? "lo" : "hi", (int)(rg_find_var(r, x) - r->var));
@@ -95,7 +99,8 @@ void rg_emit_expr(rg_out *o, const rg_rule *r, const rg_expr *e, bool proof) {
     }
 }
 
-/* ---- building -------------------------------------------------------------------------------------------------------- */
+/* ---- building
+ * -------------------------------------------------------------------------------------------------------- */
 
 static const char *int_text(int64_t v) {
     return v == INT64_MIN ? "INT64_MIN" : rg_format("INT64_C(%lld)", (long long)v);
@@ -168,7 +173,8 @@ const char *rg_emit_build(rg_build *b, const rg_pat *p) {
     return t;
 }
 
-/* ---- matching -------------------------------------------------------------------------------------------------------- */
+/* ---- matching
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef struct spot {
     const char *name, *ref, *node; /* node NULL: not read yet */
@@ -218,8 +224,8 @@ static void match_arg(matcher *m, const rg_pat *p, const char *ref, const char *
     for (int i = 0; i < p->arg->n; i++) {
         if (!p->arg->field[i]) rg_put(m->o, "%sif (%s->arg != (uint64_t)%s) break;\n", PAD, node, p->arg->value[i]);
         else
-            rg_put(m->o, "%sif (kg_field(g, %s, KN_F_%s_%s) != %s) break;\n", PAD, ref, rg_ops[p->op].arg, p->arg->field[i],
-                   p->arg->value[i]);
+            rg_put(m->o, "%sif (kg_field(g, %s, KN_F_%s_%s) != %s) break;\n", PAD, ref, rg_ops[p->op].arg,
+                   p->arg->field[i], p->arg->value[i]);
     }
 }
 
@@ -245,7 +251,8 @@ static void match_node(matcher *m, const rg_pat *p, const char *ref, const char 
         const char   *from = rg_format(few ? "%s->s.src[%d]" : "kn_sources(%s)[%d]", node, i);
         if (k->kind == P_ANY) continue;
         if (k->kind == P_TAIL) {
-            m->var[m->nvar++] = (spot){k->name, rg_format("kn_sources(%s) + %d, %s->nsrc - %d", node, i, node, i), NULL};
+            m->var[m->nvar++] =
+                (spot){k->name, rg_format("kn_sources(%s) + %d, %s->nsrc - %d", node, i, node, i), NULL};
             continue;
         }
         if (had) {
@@ -367,7 +374,8 @@ static void emit_values(matcher *m) {
             rg_put(m->o, "%sconst kn_ref r_%s = %s;\n", PAD, v->name, s->ref);
         if (v->in_expr) {
             rg_put(m->o, "%sconst int64_t v_%s = (int64_t)%s->arg;\n", PAD, v->name, s->node);
-            if (u64 && v->by_value) rg_put(m->o, "%sif (v_%s < 0 && %s->dtype == KN_U64) break;\n", PAD, v->name, s->node);
+            if (u64 && v->by_value)
+                rg_put(m->o, "%sif (v_%s < 0 && %s->dtype == KN_U64) break;\n", PAD, v->name, s->node);
         }
         if (v->bounds && u64) rg_put(m->o, "%sif (kn_rule_unbounded(g, %s)) break;\n", PAD, s->ref);
     }
@@ -399,7 +407,8 @@ static void emit_rule(rg_out *o, const rg_rule *r, const rg_pat *lhs, int preloa
     rg_put(o, "%sif (!out) break;\n%s*rule = %d;\n%sreturn out;\n        } while (0);\n", PAD, PAD, r->id, PAD);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------------- */
+/* ---- files
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static bool roots_at(const rg_rule *r, int op) {
     const rg_pat *p = r->lhs;
@@ -424,8 +433,10 @@ static bool emit_op(const rg_set *set, rg_out *c, int group, int op) {
               "    kn_graph *const g = rw->g;\n    (void)nd;\n    (void)mask;\n    (void)g;\n",
            set->group[group].symbol, rg_ops[op].name);
     for (int i = 0; i < preload; i++)
-        rg_put(c, "    const kn_ref c%d = kn_sources(nd)[%d];\n    const kn_node *const q%d = kg_node(g, c%d);\n    (void)q%d;\n", i,
-               i, i, i, i);
+        rg_put(c,
+               "    const kn_ref c%d = kn_sources(nd)[%d];\n    const kn_node *const q%d = kg_node(g, c%d);\n    "
+               "(void)q%d;\n",
+               i, i, i, i, i);
     for (const rg_rule *r = set->rules; r; r = r->next) {
         if (r->group != group || !roots_at(r, op)) continue;
         rg_pat *v[64];
@@ -443,8 +454,11 @@ static void emit_text(rg_out *o, const char *s) {
 }
 
 static void emit_docs(const rg_set *set, rg_out *md) {
-    rg_put(md, "# Rules\n\n%d rules in %d groups, from the .rules files. `@int`: exact for integers of every width; `@index`: exact where\n"
-               "nothing overflows; `@bool`: of bools; `@exact`: every dtype, floats bit for bit; `@fast`: only under the fast-math flag.\n",
+    rg_put(md,
+           "# Rules\n\n%d rules in %d groups, from the .rules files. `@int`: exact for integers of every width; "
+           "`@index`: exact where\n"
+           "nothing overflows; `@bool`: of bools; `@exact`: every dtype, floats bit for bit; `@fast`: only under the "
+           "fast-math flag.\n",
            set->nrules, set->ngroups);
     for (int g = 0; g < set->ngroups; g++) {
         rg_put(md, "\n## %s\n", set->group[g].name);
@@ -462,12 +476,14 @@ static void emit_docs(const rg_set *set, rg_out *md) {
 
 void rg_emit_match(const rg_set *set, rg_out *c, rg_out *h, rg_out *md) {
     static uint8_t has[RG_GROUPS][OP_COUNT];
-    rg_put(h, "/* rules_gen.h - generated by rulegen: a bit a group of rules. */\n#ifndef KN_RULES_GEN_H\n#define KN_RULES_GEN_H\n\n");
+    rg_put(h, "/* rules_gen.h - generated by rulegen: a bit a group of rules. */\n#ifndef KN_RULES_GEN_H\n#define "
+              "KN_RULES_GEN_H\n\n");
     for (int g = 0; g < set->ngroups; g++)
         rg_put(h, "#define KN_G_%s (UINT64_C(1) << %d)\n", set->group[g].symbol, g);
     rg_put(h, "#define KN_RULE_COUNT %d\n\n#endif\n", set->nrules);
 
-    rg_put(c, "/* rules_gen.c - generated by rulegen: the matchers and the table of rules. */\n#include \"rewrite/match.h\"\n");
+    rg_put(c, "/* rules_gen.c - generated by rulegen: the matchers and the table of rules. */\n#include "
+              "\"rewrite/match.h\"\n");
     for (int i = 0; i < set->nincludes; i++) rg_put(c, "#include \"%s\"\n", set->include[i]);
     rg_put(c, "\n#include <math.h>\n#include <stddef.h>\n\n");
     for (int g = 0; g < set->ngroups; g++)
@@ -493,13 +509,15 @@ void rg_emit_match(const rg_set *set, rg_out *c, rg_out *h, rg_out *md) {
               "        switch (__builtin_ctzll(m)) {\n");
     for (int g = 0; g < set->ngroups; g++)
         rg_put(c, "        case %d: r = match_%s(rw, n, nd, mask, rule); break;\n", g, set->group[g].symbol);
-    rg_put(c, "        default: break;\n        }\n        if (r) return r;\n    }\n    (void)rule;\n    return 0;\n}\n\n");
+    rg_put(
+        c,
+        "        default: break;\n        }\n        if (r) return r;\n    }\n    (void)rule;\n    return 0;\n}\n\n");
     rg_put(c, "const int kn_rule_count = %d;\nconst kn_rule_info kn_rules[] = {\n", set->nrules);
     for (const rg_rule *r = set->rules; r; r = r->next) {
         rg_put(c, "    {");
         emit_text(c, r->name);
-        rg_put(c, ", \"%s\", \"%s\", \"%s\", %d, %s},\n", set->group[r->group].name, rg_mark_names[r->mark], r->file, r->line,
-               r->calls_c ? "true" : "false");
+        rg_put(c, ", \"%s\", \"%s\", \"%s\", %d, %s},\n", set->group[r->group].name, rg_mark_names[r->mark], r->file,
+               r->line, r->calls_c ? "true" : "false");
     }
     rg_put(c, "    {NULL, NULL, NULL, NULL, 0, false},\n};\n");
     emit_docs(set, md);

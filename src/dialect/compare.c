@@ -9,7 +9,8 @@ uint64_t kg_graph_hash(const kn_graph *g) {
     uint64_t h = g->count;
     for (kn_ref n = 1; n < g->count; n++) {
         const kn_node *nd = kg_node(g, n);
-        uint64_t       w[2] = {(uint64_t)nd->op | (uint64_t)nd->dtype << 8 | (uint64_t)nd->tag << 16 | (uint64_t)nd->nsrc << 32, nd->arg};
+        uint64_t       w[2] = {
+                  (uint64_t)nd->op | (uint64_t)nd->dtype << 8 | (uint64_t)nd->tag << 16 | (uint64_t)nd->nsrc << 32, nd->arg};
         h = kn_hash(w, sizeof w, h);
         h = kn_hash(kg_src(g, n), nd->nsrc * sizeof(kn_ref), h);
     }
@@ -26,7 +27,8 @@ bool kg_graph_equal(const kn_graph *a, const kn_graph *b) {
             return false;
     }
     for (size_t i = 1; i < a->words_n; i++)
-        if (a->words[i][-1] != b->words[i][-1] || memcmp(a->words[i], b->words[i], (size_t)a->words[i][-1] * sizeof(int64_t)))
+        if (a->words[i][-1] != b->words[i][-1] ||
+            memcmp(a->words[i], b->words[i], (size_t)a->words[i][-1] * sizeof(int64_t)))
             return false;
     for (size_t i = 1; i < a->strs_n; i++)
         if (a->strs[i].len != b->strs[i].len || memcmp(a->strs[i].data, b->strs[i].data, a->strs[i].len)) return false;

@@ -78,7 +78,8 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
     int64_t   lane[KN_MAX_NEST], shape[KN_MAX_RANK];
     for (uint32_t i = 1; i < kg_nsrc(g, n); i++) {
         kn_ref r = kg_at(g, n, i);
-        if (nloop + nunroll + nlane == KN_MAX_NEST) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many loops"), 0;
+        if (nloop + nunroll + nlane == KN_MAX_NEST)
+            return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many loops"), 0;
         if (is_lanes(type_of(g, r))) {
             kn_ref  leaf = e->map[r];
             int64_t ax   = kg_field(g, leaf, KN_F_RANGE_axis);
@@ -166,7 +167,8 @@ bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
     if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(f);
     if (!(e.map = kn_zalloc(p->alloc, size * sizeof *e.map))) goto oom;
     for (uint32_t i = 0; i < n; i++) {
-        if (kg_op(k->g, order[i]) == KN_OP_BUFFER) e.next_reg = KN_MAX(e.next_reg, kg_field(k->g, order[i], KN_F_BUFFER_slot) + 1);
+        if (kg_op(k->g, order[i]) == KN_OP_BUFFER)
+            e.next_reg = KN_MAX(e.next_reg, kg_field(k->g, order[i], KN_F_BUFFER_slot) + 1);
         if (kg_op(k->g, order[i]) != KN_OP_RANGE || !is_lanes(type_of(k->g, order[i]))) continue;
         e.rank = KN_MAX(e.rank, (int)kg_field(k->g, order[i], KN_F_RANGE_axis) + 1);
     }

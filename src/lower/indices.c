@@ -1,8 +1,8 @@
 /* indices.c - what a demand for a node's elements asks of its sources: movement ops become index arithmetic.
  *
- * Takes: a use, its node's indices over its output axes. Gives: uses of the sources; of a REDUCE, a fresh RANGE for each
- * reduced axis; of a PAD, the gate under which the source is read at all. Indices are kept in normal form by the index
- * rules, so that equal demands are equal nodes. */
+ * Takes: a use, its node's indices over its output axes. Gives: uses of the sources; of a REDUCE, a fresh RANGE for
+ * each reduced axis; of a PAD, the gate under which the source is read at all. Indices are kept in normal form by the
+ * index rules, so that equal demands are equal nodes. */
 #include "lower/rangeify.h"
 
 #include "rules_gen.h"
@@ -178,7 +178,8 @@ static bool spread_pad(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
     for (int a = 0; a < rank; a++) {
         kn_ref x = u.idx[a];
         if (off[a]) valid = both(z, valid, at_least(z, x, off[a]));
-        if (kg_max(z->r, x) >= off[a] + in[a]) valid = both(z, valid, kg_op2(z->r, KN_OP_CMPLT, x, kg_idx(z->r, off[a] + in[a])));
+        if (kg_max(z->r, x) >= off[a] + in[a])
+            valid = both(z, valid, kg_op2(z->r, KN_OP_CMPLT, x, kg_idx(z->r, off[a] + in[a])));
         idx[a] = off[a] ? add(z, x, kg_idx(z->r, -off[a])) : x;
     }
     if (valid && !(valid = kl_simplify(z, valid))) return false;
@@ -197,7 +198,8 @@ static bool spread_many(kl_fuse *z, int use, kn_ref n, uint32_t nsrc, int drop) 
         kn_ref         src = kg_at(z->g, n, k), idx[KN_MAX_RANK];
         int            sr;
         const int64_t *dims = kg_shape(z->g, src, &sr);
-        for (int a = 0; a < sr; a++) idx[a] = dims[a] == 1 ? kg_idx(z->r, 0) : z->use[use].idx[drop + a + (rank - drop - sr)];
+        for (int a = 0; a < sr; a++)
+            idx[a] = dims[a] == 1 ? kg_idx(z->r, 0) : z->use[use].idx[drop + a + (rank - drop - sr)];
         if (!kl_add_use(z, src, z->use[use].group, idx, z->use[use].gate, &s[k])) return false;
     }
     z->use[use].src = s;
@@ -208,7 +210,8 @@ static bool spread_many(kl_fuse *z, int use, kn_ref n, uint32_t nsrc, int drop) 
 static kn_ref promise(kl_fuse *z, int use, int64_t bound) {
     char   name[32];
     kn_ref loops[128], b = kg_idx(z->r, bound);
-    int    ids[128], n = kl_closure(z, z->use[use].idx, kg_rank(z->g, z->use[use].node), z->use[use].gate, ids, KN_COUNT(ids));
+    int    ids[128],
+        n = kl_closure(z, z->use[use].idx, kg_rank(z->g, z->use[use].node), z->use[use].gate, ids, KN_COUNT(ids));
     for (int i = 0; i < n; i++) loops[i] = z->range[ids[i]].node;
     snprintf(name, sizeof name, "use %d", use);
     kn_ref leaf = kg_make(z->r, KN_OP_SPECIAL, 0, kg_intern_str(z->r, name, strlen(name)), &b, 1);

@@ -1,10 +1,10 @@
 /* linearize.c - stage 6: the graph of a kernel becomes a list in the order in which it runs.
  *
- * Takes: an expanded kernel whose ENDs close one RANGE each. Gives: LINEAR, where RANGE opens a loop and its END closes it.
- * Holds after: every node stands behind its sources, in the innermost loop that it depends on (what does not depend on a
- *   loop is out of it); stores to GLOBAL stand at the end of their block, behind all reads.
+ * Takes: an expanded kernel whose ENDs close one RANGE each. Gives: LINEAR, where RANGE opens a loop and its END closes
+ * it. Holds after: every node stands behind its sources, in the innermost loop that it depends on (what does not depend
+ * on a loop is out of it); stores to GLOBAL stand at the end of their block, behind all reads.
  *
- * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands where its END would. */
+ * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. */
 #include "lower/lower.h"
 
 #include <stdlib.h>
@@ -52,7 +52,8 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     kl_item *item     = kn_zalloc(p->alloc, (n + 1) * sizeof *item);
     int     *start    = kn_zalloc(p->alloc, (n + 2) * sizeof *start);
     struct { int at, loop; } stack[KN_MAX_NEST + 2];
-    if (!of_range || !awaited || !loop || !item || !start || !(out = kn_zalloc(p->alloc, (2 * (size_t)n + 1) * sizeof *out))) {
+    if (!of_range || !awaited || !loop || !item || !start ||
+        !(out = kn_zalloc(p->alloc, (2 * (size_t)n + 1) * sizeof *out))) {
         kn_oom(f);
         goto done;
     }

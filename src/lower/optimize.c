@@ -1,8 +1,8 @@
 /* optimize.c - stage 3: options on the nest.
  *
- * Takes: a kernel over RANGEs. Gives: the same kernel with its loops split, exchanged and typed as k->opts say; chosen by
- *   the heuristic first where asked. Holds after: THREAD ranges are outermost; UPCAST, GROUP_REDUCE and UNROLL ranges carry
- *   the shape axis that Expand gives them. */
+ * Takes: a kernel over RANGEs. Gives: the same kernel with its loops split, exchanged and typed as k->opts say; chosen
+ * by the heuristic first where asked. Holds after: THREAD ranges are outermost; UPCAST, GROUP_REDUCE and UNROLL ranges
+ * carry the shape axis that Expand gives them. */
 #include "lower/lower.h"
 
 #include "rules_gen.h"
@@ -22,7 +22,8 @@ static bool count_work(kl_kernel *k) {
         kn_ref at = op == KN_OP_REDUCE ? kg_at(k->g, order[i], 0) : order[i], r[32];
         int    m  = kg_ranges(k->g, at, r, KN_COUNT(r));
         for (int j = 0; j < KN_MIN(m, KN_COUNT(r)); j++) t *= (double)KN_MAX(kg_max(k->g, kg_at(k->g, r[j], 0)), 1);
-        if (fl && (kn_ops[op].cls == KN_CLS_BINARY || kn_ops[op].cls == KN_CLS_UNARY || op == KN_OP_REDUCE)) k->flops += t;
+        if (fl && (kn_ops[op].cls == KN_CLS_BINARY || kn_ops[op].cls == KN_CLS_UNARY || op == KN_OP_REDUCE))
+            k->flops += t;
         if (op == KN_OP_PARAM) k->bytes += (double)kg_numel(k->g, order[i]) * kn_dsize(kg_dtype(k->g, order[i]));
     }
     kn_free(kg_alloc(k->g), order, n * sizeof *order);

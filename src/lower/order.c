@@ -1,8 +1,9 @@
 /* order.c - which kernel runs before which.
  *
  * Takes: groups and, once fuse.c is through, the list of who reads which version of a PARAM.
- * Gives: a topological order. A reader of old contents runs before the group that overwrites them; where that would be a
- *   cycle, or the writer itself reads them elsewhere than it writes, the STORE goes to a temporary that is copied after. */
+ * Gives: a topological order. A reader of old contents runs before the group that overwrites them; where that would be
+ * a cycle, or the writer itself reads them elsewhere than it writes, the STORE goes to a temporary that is copied
+ * after. */
 #include "lower/rangeify.h"
 
 #include <string.h>
@@ -68,7 +69,8 @@ static bool order_store(kl_fuse *z, kl_out *o, const kl_storage *st) {
         if (overwrites(o, &z->read[i])) o->via_temp = must_detour(z, &z->read[i], st);
     for (size_t i = 0; i < z->nread && !o->via_temp; i++) {
         if (!overwrites(o, &z->read[i]) || z->read[i].group == st->group) continue;
-        if (kl_group_before(z, st->group, z->read[i].group)) o->via_temp = true; /* an edge made just now closed a circle */
+        if (kl_group_before(z, st->group, z->read[i].group))
+            o->via_temp = true; /* an edge made just now closed a circle */
         else if (!kl_group_edge(z, z->read[i].group, st->group)) return false;
     }
     for (size_t i = 0; i < z->nout && !o->via_temp; i++) { /* the version before is written before */
@@ -84,7 +86,8 @@ static bool order_store(kl_fuse *z, kl_out *o, const kl_storage *st) {
 static bool add_copy(kl_fuse *z, kl_out *o, kl_storage *st) {
     kl_program *p = z->p;
     int         c;
-    if (!kl_group_new(z, &c) || !kl_new_range(z, p->param[o->slot].size, false, NULL, 0, &z->group[c].range[0])) return false;
+    if (!kl_group_new(z, &c) || !kl_new_range(z, p->param[o->slot].size, false, NULL, 0, &z->group[c].range[0]))
+        return false;
     z->group[c].nrange = 1;
     z->group[c].copy   = (int)(o - z->out) + 1;
     if (st->out == (int)(o - z->out)) { /* what held the value no longer does */

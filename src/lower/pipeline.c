@@ -1,7 +1,7 @@
 /* pipeline.c - THE PIPELINE: one table, eight stages.
  *
- *   Callify    tensor graph -> one stateless function over PARAMs         callify.c (its own entry: it needs the context)
- *   Rangeify   movement ops -> index arithmetic; kernel boundaries        rangeify.c indices.c fuse.c order.c
+ *   Callify    tensor graph -> one stateless function over PARAMs         callify.c (its own entry: it needs the
+ * context) Rangeify   movement ops -> index arithmetic; kernel boundaries        rangeify.c indices.c fuse.c order.c
  *   Optimize   OptOps on the nest                                         optimize.c ../optimize/
  *   Expand     parallel ranges -> shape; reductions -> accumulators       expand.c
  *   Select     target instructions                                       select.c ../target/
@@ -24,10 +24,22 @@ static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *
     }
     return kl_optimize(p, k, !run->opts, f);
 }
-static bool expand_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_expand(p, k, f); }
-static bool select_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_select(p, k, f); }
-static bool linearize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_linearize(p, k, f); }
-static bool render_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) { (void)run; return kl_render(p, k, f); }
+static bool expand_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    (void)run;
+    return kl_expand(p, k, f);
+}
+static bool select_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    (void)run;
+    return kl_select(p, k, f);
+}
+static bool linearize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    (void)run;
+    return kl_linearize(p, k, f);
+}
+static bool render_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    (void)run;
+    return kl_render(p, k, f);
+}
 
 static const struct {
     kn_stage stage;
@@ -119,7 +131,8 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
         }
         src[0] = kg_copy(to, k->g, k->root);
         if (k->source && src[0]) {
-            uint32_t text = kg_intern_str(to, k->source, k->source_len), name = kg_intern_str(to, k->name, strlen(k->name));
+            uint32_t text = kg_intern_str(to, k->source, k->source_len),
+                     name = kg_intern_str(to, k->name, strlen(k->name));
             int64_t  w    = name;
             kn_ref   code = kg_make(to, KN_OP_SOURCE, 0, text, NULL, 0);
             src[0]        = kg_make(to, KN_OP_PROGRAM, 0, kg_intern_words(to, &w, 1), (kn_ref[]){src[0], code}, 2);

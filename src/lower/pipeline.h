@@ -10,7 +10,8 @@ typedef struct kl_run {
     const kn_opt *opts;          /* options for every kernel instead of the heuristic's, or NULL */
     int      nopts;
     bool     verify;             /* check the graph after every stage */
-    /* Called after every stage with the whole schedule as one graph (not for TENSOR); NULL: none. False stops with a fault. */
+    /* Called after every stage with the whole schedule as one graph (not for TENSOR); NULL: none. False stops with a
+     * fault. */
     bool (*seen)(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f);
     void    *user;
     double   seconds[KN_STAGE_COUNT]; /* out */

@@ -1,7 +1,8 @@
 /* opts.h - the OptOps and the nest they edit.
  *
- * OptOps do not rewrite: they edit a nest summary derived from the kernel's graph (loops, extents, strides into the original
- * ranges), where legality is a look-up; ko_apply turns the edited nest into the graph by one substitution at the end. */
+ * OptOps do not rewrite: they edit a nest summary derived from the kernel's graph (loops, extents, strides into the
+ * original ranges), where legality is a look-up; ko_apply turns the edited nest into the graph by one substitution at
+ * the end. */
 #ifndef KN_OPTS_H
 #define KN_OPTS_H
 
@@ -11,7 +12,7 @@ typedef struct kn_opt {
     enum { KN_OPT_SPLIT, KN_OPT_SWAP } op;
     int     axis;   /* position in the nest, outermost 0 */
     int64_t arg;    /* SPLIT: the factor; SWAP: the other position */
-    int     target; /* SPLIT: the type of the new loop: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL */
+    int target; /* SPLIT: the type of the new loop: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL */
     bool    top;    /* SPLIT: the new loop is the outer one */
 } kn_opt;
 

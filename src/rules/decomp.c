@@ -1,7 +1,7 @@
 /* decomp.c - exp2 and log2 of f32 by range reduction and a polynomial, in ops that every vector unit has.
  *
- * Both are within about 2 units in the last place over the whole range; infinities, NaN, zeros and subnormal numbers come
- * out as libm has them. */
+ * Both are within about 2 units in the last place over the whole range; infinities, NaN, zeros and subnormal numbers
+ * come out as libm has them. */
 #include "rules/decomp.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ kn_ref kn_decomp_log2(kn_rw *rw, kn_ref node) {
     R         bits = kg_bitcast(g, kg_op3(g, KN_OP_WHERE, tiny, kg_op2(g, KN_OP_MUL, x, f32(g, 0x1p23)), x), KN_I32);
     R         e    = kg_op2(g, KN_OP_SHR, kg_op2(g, KN_OP_SUB, bits, i32(g, 0x3f3504f3)), i32(g, 23));
     R         m    = kg_bitcast(g, kg_op2(g, KN_OP_SUB, bits, kg_op2(g, KN_OP_SHL, e, i32(g, 23))), KN_F32);
-    R         d    = kg_op2(g, KN_OP_SUB, m, f32(g, 1)), s = kg_op2(g, KN_OP_DIV, d, kg_op2(g, KN_OP_ADD, d, f32(g, 2)));
+    R         d = kg_op2(g, KN_OP_SUB, m, f32(g, 1)), s = kg_op2(g, KN_OP_DIV, d, kg_op2(g, KN_OP_ADD, d, f32(g, 2)));
     R         z    = kg_op2(g, KN_OP_MUL, s, s), r = kg_op2(g, KN_OP_MUL, z, polynomial(g, z, c, KN_COUNT(c)));
     R         ln   = kg_op2(g, KN_OP_SUB, d, kg_op2(g, KN_OP_MUL, s, kg_op2(g, KN_OP_SUB, d, r)));
     R         ef   = kg_op2(g, KN_OP_ADD, kg_cast(g, e, KN_F32), kg_op3(g, KN_OP_WHERE, tiny, f32(g, -23), zero));

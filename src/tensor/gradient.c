@@ -297,7 +297,8 @@ bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_re
         return kn_fail(f, KN_ERR_DTYPE, "kn_gradient: the loss is %s: only floats have gradients",
                        kn_dtypes[kg_dtype(g, loss)].name);
     if (kg_numel(g, loss) != 1)
-        return kn_fail(f, KN_ERR_SHAPE, "kn_gradient: the loss has %lld elements: reduce it to one, with kn_sum or kn_mean",
+        return kn_fail(f, KN_ERR_SHAPE,
+                       "kn_gradient: the loss has %lld elements: reduce it to one, with kn_sum or kn_mean",
                        (long long)kg_numel(g, loss));
     for (int i = 0; i < n; i++) {
         if (!wrt[i]) return kn_fail(f, KN_ERR_ARG, "kn_gradient: tensor %d is missing", i);

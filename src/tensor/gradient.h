@@ -6,11 +6,11 @@
 
 #include "rewrite/rewrite.h"
 
-/* d loss / d wrt[i] into grads[i], with the shape and dtype of wrt[i]; zeros where loss does not depend on it. loss is a
- * float of one element. wrt[i] is a float: a node between, or a view of storage (RESHAPEs of a BUFFER, a PARAM or an
+/* d loss / d wrt[i] into grads[i], with the shape and dtype of wrt[i]; zeros where loss does not depend on it. loss is
+ * a float of one element. wrt[i] is a float: a node between, or a view of storage (RESHAPEs of a BUFFER, a PARAM or an
  * AFTER), which stands for every view of that storage. Contributions to a node are summed in an order that depends on
- * the form of the graph alone, so equal programs get equal gradients, bit for bit. `fired` counts firings by rule, or is
- * NULL. False, with f set and grads untouched, on failure. */
+ * the form of the graph alone, so equal programs get equal gradients, bit for bit. `fired` counts firings by rule, or
+ * is NULL. False, with f set and grads untouched, on failure. */
 bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_ref *grads, uint64_t *fired,
                        kn_fault *f);
 
@@ -32,8 +32,8 @@ kn_ref kn_grad_log2(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_extremum(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_contiguous_backward(kn_rw *rw, kn_ref n);
 
-/* The same for handles: d loss / d x[i] as nodes of kn's graph into grad[i]; the first failure is kn's, under `op`. Values
- * of this scope that were already computed still have their history. */
+/* The same for handles: d loss / d x[i] as nodes of kn's graph into grad[i]; the first failure is kn's, under `op`.
+ * Values of this scope that were already computed still have their history. */
 kn_status kt_gradient(kn_context *kn, const char *op, kn_tensor *loss, kn_tensor *const *x, int n, kn_ref *grad);
 
 /* Node id with map[s] for each source s; itself if all stay. */

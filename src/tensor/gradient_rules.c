@@ -21,7 +21,8 @@ static kn_ref grad_first(kn_graph *g, kn_ref node, kn_ref first) {
 static bool grad_dims(kn_graph *g, kn_ref n, int64_t *dims, int *rank) {
     const int64_t *d = kg_shape(g, n, rank);
     for (int i = 0; i < *rank; i++) {
-        if (d[i] < 0) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic sizes have no gradients yet");
+        if (d[i] < 0)
+            return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic sizes have no gradients yet");
         dims[i] = d[i];
     }
     return true;

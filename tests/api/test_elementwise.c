@@ -97,11 +97,21 @@ static double ref_gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1))
 
 static void functions(kn_context *kn) {
     const function f[] = {
-        {"sqrt", kn_sqrt, sqrt, 1e-6},          {"rsqrt", kn_rsqrt, ref_rsqrt, 1e-6}, {"recip", kn_recip, ref_recip, 1e-6},
-        {"exp", kn_exp, exp, 2e-6},             {"exp2", kn_exp2, exp2, 1e-6},        {"log", kn_log, log, 1e-6},
-        {"log2", kn_log2, log2, 1e-6},          {"sin", kn_sin, sin, 2e-6},           {"cos", kn_cos, cos, 2e-6},
-        {"floor", kn_floor, floor, 0},          {"trunc", kn_trunc, trunc, 0},        {"tanh", kn_tanh, tanh, 1e-6},
-        {"sigmoid", kn_sigmoid, ref_sigmoid, 1e-6}, {"silu", kn_silu, ref_silu, 1e-6}, {"gelu", kn_gelu, ref_gelu, 2e-6},
+        {"sqrt", kn_sqrt, sqrt, 1e-6},
+        {"rsqrt", kn_rsqrt, ref_rsqrt, 1e-6},
+        {"recip", kn_recip, ref_recip, 1e-6},
+        {"exp", kn_exp, exp, 2e-6},
+        {"exp2", kn_exp2, exp2, 1e-6},
+        {"log", kn_log, log, 1e-6},
+        {"log2", kn_log2, log2, 1e-6},
+        {"sin", kn_sin, sin, 2e-6},
+        {"cos", kn_cos, cos, 2e-6},
+        {"floor", kn_floor, floor, 0},
+        {"trunc", kn_trunc, trunc, 0},
+        {"tanh", kn_tanh, tanh, 1e-6},
+        {"sigmoid", kn_sigmoid, ref_sigmoid, 1e-6},
+        {"silu", kn_silu, ref_silu, 1e-6},
+        {"gelu", kn_gelu, ref_gelu, 2e-6},
     };
     const float at[] = {0.01f, 0.5f, 1, 1.75f, 2, 3, 7.3f, -0.25f, -1, -2.5f, -7};
     enum { N = 11, POSITIVE = 7 };
@@ -134,10 +144,12 @@ static void promotion(kn_context *kn) {
     static const struct {
         kn_dtype a, b, want;
     } t[] = {
-        {KN_BOOL, KN_BOOL, KN_BOOL}, {KN_BOOL, KN_U8, KN_U8},  {KN_I8, KN_I32, KN_I32},      {KN_U8, KN_I8, KN_I16},
-        {KN_U8, KN_I16, KN_I16},     {KN_U16, KN_I8, KN_I32},  {KN_U32, KN_I32, KN_I64},     {KN_U64, KN_I32, KN_I64},
-        {KN_U8, KN_U64, KN_U64},     {KN_I64, KN_F32, KN_F32}, {KN_F16, KN_I64, KN_F16},     {KN_F16, KN_BF16, KN_F32},
-        {KN_F16, KN_F32, KN_F32},    {KN_F32, KN_F64, KN_F64}, {KN_F8E4M3, KN_F8E5M2, KN_F16}, {KN_F8E4M3, KN_F16, KN_F16},
+        {KN_BOOL, KN_BOOL, KN_BOOL}, {KN_BOOL, KN_U8, KN_U8},  {KN_I8, KN_I32, KN_I32},
+        {KN_U8, KN_I8, KN_I16},      {KN_U8, KN_I16, KN_I16},  {KN_U16, KN_I8, KN_I32},
+        {KN_U32, KN_I32, KN_I64},    {KN_U64, KN_I32, KN_I64}, {KN_U8, KN_U64, KN_U64},
+        {KN_I64, KN_F32, KN_F32},    {KN_F16, KN_I64, KN_F16}, {KN_F16, KN_BF16, KN_F32},
+        {KN_F16, KN_F32, KN_F32},    {KN_F32, KN_F64, KN_F64}, {KN_F8E4M3, KN_F8E5M2, KN_F16},
+        {KN_F8E4M3, KN_F16, KN_F16},
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         kn_tensor *a = kn_ones(kn, t[i].a, KN_DIMS(2)), *b = kn_ones(kn, t[i].b, KN_DIMS(2));
@@ -190,7 +202,8 @@ static void misuse(kn_context *kn) {
     CHECK_FAILS(kn, kn_cast(f, (kn_dtype)99), KN_ERR_DTYPE, "kn_cast");
     CHECK_FAILS(kn, kn_cast(f, KN_VOID), KN_ERR_DTYPE, "kn_cast");
     CHECK_FAILS(kn, kn_bitcast(f, KN_BOOL), KN_ERR_DTYPE, "kn_bitcast");
-    CHECK_FAILS(kn, kn_bitcast(kn_zeros(kn, KN_U8, KN_DIMS(3)), KN_F32), KN_ERR_SHAPE, "kn_bitcast: the last axis of (3)");
+    CHECK_FAILS(kn, kn_bitcast(kn_zeros(kn, KN_U8, KN_DIMS(3)), KN_F32), KN_ERR_SHAPE,
+                "kn_bitcast: the last axis of (3)");
 }
 
 API_RUN(arithmetic)

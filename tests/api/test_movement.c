@@ -48,7 +48,8 @@ static void reshaping(kn_context *kn) {
     CHECK_VALUES(kn_transpose(x, 0, -1), 0, 3, 1, 4, 2, 5);
     CHECK_SHAPE(kn_permute(counting(kn, KN_DIMS(2, 3, 4)), (int[]){2, 0, 1}, 3), 4, 2, 3);
     CHECK_VALUES(kn_permute(counting(kn, KN_DIMS(1, 2, 3)), (int[]){2, -2, 0}, 3), 0, 3, 1, 4, 2, 5);
-    CHECK_VALUES(kn_expand(kn_reshape(kn_rows(kn_flatten(x, 0), 0, 2), KN_DIMS(2, 1)), KN_DIMS(2, -1, 2)), 0, 0, 1, 1, 0, 0, 1, 1);
+    CHECK_VALUES(kn_expand(kn_reshape(kn_rows(kn_flatten(x, 0), 0, 2), KN_DIMS(2, 1)), KN_DIMS(2, -1, 2)), 0, 0, 1, 1,
+                 0, 0, 1, 1);
     CHECK_VALUES(kn_flip(x, 1), 2, 1, 0, 5, 4, 3);
     CHECK_VALUES(kn_flip(x, -2), 3, 4, 5, 0, 1, 2);
     CHECK_VALUES(kn_pad(x, (kn_dim[]){0, 1}, (kn_dim[]){1, 0}, 2), 0, 0, 1, 2, 0, 3, 4, 5, 0, 0, 0, 0);

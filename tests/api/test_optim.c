@@ -8,7 +8,8 @@
 
 enum { N = 6, STEPS = 7 };
 static const char *const devices[] = {"INTERP", "CPU"};
-static const double      start[N] = {1, -2, 0.5, 3, -0.25, 0}, goal[N] = {0.5, 1, 0.5, -1, 2, 1}, weight[N] = {1, 2, 3, 0.5, 1, 4};
+static const double      start[N] = {1, -2, 0.5, 3, -0.25, 0}, goal[N] = {0.5, 1, 0.5, -1, 2, 1},
+                    weight[N] = {1, 2, 3, 0.5, 1, 4};
 
 static kn_context *open_on(const char *device) {
     return kn_open(&(kn_config){.device = device, .size = sizeof(kn_config)});
@@ -63,11 +64,17 @@ static const optim_case cases[] = {
     {.dtype = KN_F32},
     {.dtype = KN_F32, .square = true, .sgd = {.lr = 0.05, .weight_decay = 0.1, .size = sizeof(kn_sgd_opts)}},
     {.dtype = KN_F32, .sgd = {.lr = 0.02, .momentum = 0.9, .size = sizeof(kn_sgd_opts)}},
-    {.dtype = KN_F64, .sgd = {.lr = 0.02, .momentum = 0.8, .nesterov = 1, .weight_decay = 0.01, .size = sizeof(kn_sgd_opts)}},
+    {.dtype = KN_F64,
+     .sgd   = {.lr = 0.02, .momentum = 0.8, .nesterov = 1, .weight_decay = 0.01, .size = sizeof(kn_sgd_opts)}},
     {.dtype = KN_F32, .sgd = {.lr = KN_ZERO, .size = sizeof(kn_sgd_opts)}},
     {.adam = true, .dtype = KN_F32},
-    {.adam = true, .dtype = KN_F32, .square = true, .ad = {.lr = 0.1, .weight_decay = 0.2, .size = sizeof(kn_adam_opts)}},
-    {.adam = true, .dtype = KN_F64, .ad = {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 1e-3, .size = sizeof(kn_adam_opts)}},
+    {.adam   = true,
+     .dtype  = KN_F32,
+     .square = true,
+     .ad     = {.lr = 0.1, .weight_decay = 0.2, .size = sizeof(kn_adam_opts)}},
+    {.adam  = true,
+     .dtype = KN_F64,
+     .ad    = {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 1e-3, .size = sizeof(kn_adam_opts)}},
     {.adam = true, .dtype = KN_F32, .ad = {.lr = 0.1, .beta1 = KN_ZERO, .size = sizeof(kn_adam_opts)}},
 };
 

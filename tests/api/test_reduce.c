@@ -79,7 +79,8 @@ static void products(kn_context *kn) {
     CHECK_VALUES(kn_matmul(F32S(kn, 1, -1), m), -3, -3, -3);
     CHECK_EQ(kn_rank(kn_matmul(v, v)), 0);
     CHECK_VALUES(kn_matmul(v, v), 2);
-    CHECK_SHAPE(kn_matmul(kn_zeros(kn, KN_F32, KN_DIMS(5, 1, 2, 3)), kn_zeros(kn, KN_F32, KN_DIMS(4, 3, 7))), 5, 4, 2, 7);
+    CHECK_SHAPE(kn_matmul(kn_zeros(kn, KN_F32, KN_DIMS(5, 1, 2, 3)), kn_zeros(kn, KN_F32, KN_DIMS(4, 3, 7))), 5, 4, 2,
+                7);
     CHECK_SHAPE(kn_matmul(kn_zeros(kn, KN_F32, KN_DIMS(5, 2, 3)), v), 5, 2);
     CHECK_SHAPE(kn_matmul(v, kn_zeros(kn, KN_F32, KN_DIMS(5, 3, 2))), 5, 2);
     CHECK_EQ(kn_dtype_of(kn_matmul(kn_cast(m, KN_F16), kn_cast(v, KN_F16))), KN_F16);
@@ -87,8 +88,8 @@ static void products(kn_context *kn) {
     kn_tensor *w = kn_zeros(kn, KN_F32, KN_DIMS(100, 10)), *x = kn_zeros(kn, KN_F32, KN_DIMS(64, 784));
     CHECK_FAILS(kn, kn_matmul(x, w), KN_ERR_SHAPE, "kn_matmul: (64,784) x (100,10): inner sizes differ");
     CHECK_FAILS(kn, kn_matmul(x, kn_scalar_f32(kn, 1)), KN_ERR_SHAPE, "a scalar has no inner size");
-    CHECK_FAILS(kn, kn_matmul(kn_zeros(kn, KN_F32, KN_DIMS(2, 2, 3)), kn_zeros(kn, KN_F32, KN_DIMS(5, 3, 2))), KN_ERR_SHAPE,
-                "leading axes do not broadcast");
+    CHECK_FAILS(kn, kn_matmul(kn_zeros(kn, KN_F32, KN_DIMS(2, 2, 3)), kn_zeros(kn, KN_F32, KN_DIMS(5, 3, 2))),
+                KN_ERR_SHAPE, "leading axes do not broadcast");
 }
 
 static void softmaxes(kn_context *kn) {
@@ -99,7 +100,8 @@ static void softmaxes(kn_context *kn) {
     for (int r = 0; r < 3; r++) {
         double top = -INFINITY, sum = 0, mean = 0, var = 0;
         for (int c = 0; c < 3; c++) top = fmax(top, d[3 * r + c]), mean += d[3 * r + c] / 3.0;
-        for (int c = 0; c < 3; c++) sum += exp(d[3 * r + c] - top), var += (d[3 * r + c] - mean) * (d[3 * r + c] - mean) / 3;
+        for (int c = 0; c < 3; c++)
+            sum += exp(d[3 * r + c] - top), var += (d[3 * r + c] - mean) * (d[3 * r + c] - mean) / 3;
         for (int c = 0; c < 3; c++) {
             p[3 * r + c]    = exp(d[3 * r + c] - top) / sum;
             l[3 * r + c]    = d[3 * r + c] - top - log(sum);
@@ -122,7 +124,8 @@ static void softmaxes(kn_context *kn) {
     CHECK_VALUES(kn_cross_entropy(kn_rows(x, 0, 1), I32S(kn, 7)), 3 + log(1 + exp(-1) + exp(-2)));
     CHECK_VALUES(kn_softmax(F32S(kn, 1, -INFINITY, 1), 0), 0.5, 0, 0.5);
     CHECK_EQ(kn_rank(kn_cross_entropy(F32S(kn, 1, 2), kn_from(kn, (const int[]){1}, KN_I32, NULL, 0))), 0);
-    CHECK_FAILS(kn, kn_cross_entropy(x, I32S(kn, 1, 2)), KN_ERR_SHAPE, "logits (3,3) need a label for each row, labels are (2)");
+    CHECK_FAILS(kn, kn_cross_entropy(x, I32S(kn, 1, 2)), KN_ERR_SHAPE,
+                "logits (3,3) need a label for each row, labels are (2)");
     CHECK_FAILS(kn, kn_cross_entropy(x, F32S(kn, 1, 2, 3)), KN_ERR_DTYPE, "the labels are f32, not integers");
     CHECK_FAILS(kn, kn_softmax(x, 2), KN_ERR_ARG, "kn_softmax: no axis 2");
 }

@@ -61,7 +61,8 @@ static void realizing(kn_context *kn) {
     CHECK_EQ(kn_realize(NULL, 0), KN_OK);
     CHECK_EQ(kn_realize(&(kn_tensor *){NULL}, 1), KN_ERR_ARG);
     float one[2];
-    CHECK_FAILS(kn, kn_read(x, KN_F32, one, sizeof one), KN_ERR_ARG, "kn_read: 3 elements of f32 need 12 bytes, dst has 8");
+    CHECK_FAILS(kn, kn_read(x, KN_F32, one, sizeof one), KN_ERR_ARG,
+                "kn_read: 3 elements of f32 need 12 bytes, dst has 8");
     CHECK_FAILS(kn, kn_read(x, KN_VOID, one, sizeof one), KN_ERR_DTYPE, "kn_read");
     CHECK_FAILS(kn, kn_item(x), KN_ERR_SHAPE, "kn_item: (3) is not one element");
     int8_t narrow[3];
@@ -201,7 +202,8 @@ static kn_status step(kn_context *kn, kn_tensor *x, kn_tensor *w, kn_tensor *tot
 }
 
 static void steady_state(kn_context *kn) {
-    kn_tensor *x = kn_empty(kn, KN_F32, KN_DIMS(4)), *w = kn_from(kn, (const float[]){1, 2, 3, 4}, KN_F32, KN_DIMS(2, 2));
+    kn_tensor *x     = kn_empty(kn, KN_F32, KN_DIMS(4)),
+              *w     = kn_from(kn, (const float[]){1, 2, 3, 4}, KN_F32, KN_DIMS(2, 2));
     kn_tensor *total = kn_scalar_f32(kn, 0);
     double     rw[4] = {1, 2, 3, 4}, rtotal = 0;
     kn_stats   then = stats_of(kn);

@@ -65,7 +65,12 @@ static kn_tensor *apply(world *w, uint32_t k, const item *a, const item *b, doub
     double s = (double)pick(w, 5);
     for (int i = 0; i < SIZE; i++) {
         double x = a->v[i], y = b->v[i];
-        v[i] = k == 0 ? x + s : k == 1 ? -x : k == 2 ? x + y : k == 3 ? x - y : k == 4 ? a->v[SIZE - 1 - i] : fmax(x, y);
+        v[i] = k == 0   ? x + s
+               : k == 1 ? -x
+               : k == 2 ? x + y
+               : k == 3 ? x - y
+               : k == 4 ? a->v[SIZE - 1 - i]
+                        : fmax(x, y);
     }
     switch (k) {
     case 0: return kn_add_s(a->t, s);

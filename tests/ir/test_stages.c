@@ -1,7 +1,9 @@
-/* test_stages.c - every program of the corpus after every stage, and as compiled code, against the interpreter at tensor level.
+/* test_stages.c - every program of the corpus after every stage, and as compiled code, against the interpreter at
+ * tensor level.
  *
- * Integers must agree exactly, floats within the program's tolerance. Compiled kernels run in two parts, and in one: their
- * results must be the same bits. `test_ir_stages NAME` runs the programs whose name contains NAME and shows every stage;
+ * Integers must agree exactly, floats within the program's tolerance. Compiled kernels run in two parts, and in one:
+ * their results must be the same bits. `test_ir_stages NAME` runs the programs whose name contains NAME and shows every
+ * stage;
  * `--fresh SEED COUNT` runs that many new programs a family. */
 #include "check.h"
 #include "corpus.h"
@@ -39,9 +41,9 @@ static bool agree(const program *q, const char *what) {
         for (int64_t i = 0; i < w->numel; i++) {
             kn_scalar x = kn_load_scalar((char *)w->data + i * kn_dsize(w->dtype), w->dtype);
             kn_scalar y = kn_load_scalar((char *)a->data + i * kn_dsize(w->dtype), w->dtype);
-            bool same = kn_is_float(w->dtype) ? fabs(x.f - y.f) <= q->c.tolerance * fmax(1, fabs(x.f)) || (isnan(x.f) && isnan(y.f)) ||
-                                                    x.f == y.f
-                                              : x.i == y.i;
+            bool      same = kn_is_float(w->dtype) ? fabs(x.f - y.f) <= q->c.tolerance * fmax(1, fabs(x.f)) ||
+                                                    (isnan(x.f) && isnan(y.f)) || x.f == y.f
+                                                   : x.i == y.i;
             if (same) continue;
             fprintf(stderr, "%s: %s: value %d, element %lld: ", q->name, what, k, (long long)i);
             if (kn_is_float(w->dtype)) return CHECK_NEAR(y.f, x.f, q->c.tolerance);
@@ -92,17 +94,21 @@ static void lower_program(const corpus_program *cp, void *user) {
     snprintf(q->name, sizeof q->name, "%.40s: %.50s", cp->file, cp->name);
     kl_program_init(&q->p, NULL);
     q->nwant = CORPUS_MAX;
-    if (!corpus_open(cp->text, &q->c, &f) || !kn_eval(q->c.g, q->c.root, q->c.slot, q->c.nslots, q->want, &q->nwant, NULL, &f)) {
+    if (!corpus_open(cp->text, &q->c, &f) ||
+        !kn_eval(q->c.g, q->c.root, q->c.slot, q->c.nslots, q->want, &q->nwant, NULL, &f)) {
         fprintf(stderr, "%s: %s\n", q->name, f.text);
         q->nwant = 0;
         CHECK(!"the program runs at tensor level");
         return;
     }
     int nout;
-    if (!kl_program_from(&q->p, q->c.g, q->c.root, q->out_slot, CORPUS_MAX, &nout, &f) || !CHECK(q->p.nparam <= MAX_SLOTS)) goto fault;
+    if (!kl_program_from(&q->p, q->c.g, q->c.root, q->out_slot, CORPUS_MAX, &nout, &f) ||
+        !CHECK(q->p.nparam <= MAX_SLOTS))
+        goto fault;
     for (size_t k = 0; k < q->p.nparam; k++) {
         size_t bytes = (size_t)q->p.param[k].size * (size_t)kn_dsize(q->p.param[k].dtype);
-        q->slot[k]   = (int)k < q->c.nslots ? q->c.slot[k] : (kn_array){calloc(1, bytes + 1), q->p.param[k].size, q->p.param[k].dtype};
+        q->slot[k]   = (int)k < q->c.nslots ? q->c.slot[k]
+                                            : (kn_array){calloc(1, bytes + 1), q->p.param[k].size, q->p.param[k].dtype};
     }
     watch  w   = {s, q};
     kl_run run = {.seen = after_stage, .user = &w};

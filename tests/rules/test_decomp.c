@@ -48,9 +48,10 @@ static double run(int op, double (*exact)(double)) {
     return worst;
 }
 
-static const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-45f, 1e-40f, 0x1p-126f, 3.4e38f, -3.4e38f,
-                                127.0f, 127.99999f, 128.0f, 128.5f, -126.0f, -126.5f, -149.0f, -149.5f, -150.5f, -151.0f, 0.5f, -0.5f,
-                                1.41421354f, 1.41421366f, 0.70710677f, 0.7071068f, 0.99999994f, 1.0000001f};
+static const float special[] = {
+    0.0f,    -0.0f,    1.0f,   -1.0f,      INFINITY,    -INFINITY,   NAN,         1e-45f,     1e-40f,      0x1p-126f,
+    3.4e38f, -3.4e38f, 127.0f, 127.99999f, 128.0f,      128.5f,      -126.0f,     -126.5f,    -149.0f,     -149.5f,
+    -150.5f, -151.0f,  0.5f,   -0.5f,      1.41421354f, 1.41421366f, 0.70710677f, 0.7071068f, 0.99999994f, 1.0000001f};
 
 static void sample(float lo, float hi, bool any) {
     for (int i = 0; i < N; i++) {

@@ -1,9 +1,9 @@
-/* Every value-preserving rule is proved: the declarative ones by trying all values, those that call C (and those on ops that
- * are not elementwise) by evaluating both sides whenever they fire.
+/* Every value-preserving rule is proved: the declarative ones by trying all values, those that call C (and those on ops
+ * that are not elementwise) by evaluating both sides whenever they fire.
  *
- * All values: of 8-bit integers while the cases stay below some ten millions, else of 4-bit integers; of f8 and f16 where one
- * or two variables are left, else a list of special values; of index a range around zero. A variable whose bounds a rule reads
- * takes every interval around its value. */
+ * All values: of 8-bit integers while the cases stay below some ten millions, else of 4-bit integers; of f8 and f16
+ * where one or two variables are left, else a list of special values; of index a range around zero. A variable whose
+ * bounds a rule reads takes every interval around its value. */
 #include "check.h"
 #include "rewrite/match.h"
 #include "rules/helpers.h"
@@ -49,7 +49,8 @@ typedef struct prover {
 
 static kn_scalar stack_a[DEPTH][LANES], stack_b[DEPTH][LANES];
 
-/* ---- integers of any width, a lane each --------------------------------------------------------------------------------- */
+/* ---- integers of any width, a lane each
+ * --------------------------------------------------------------------------------- */
 
 static int64_t wrap_to(int64_t v, int dt, int width) {
     if (dt == KN_BOOL) return v != 0;
@@ -100,8 +101,8 @@ static void ops_agree_with_alu(void) {
         if (op == KN_OP_CAST || op == KN_OP_THREEFRY) continue;
         for (int k = 0; k < 3; k++) {
             int  dt = dts[k], in[2] = {dt, dt}, out = op >= KN_OP_CMPLT ? dt : dt;
-            bool compares = op == KN_OP_CMPLT || op == KN_OP_CMPGT || op == KN_OP_CMPLE || op == KN_OP_CMPGE || op == KN_OP_CMPNE ||
-                            op == KN_OP_CMPEQ;
+            bool compares = op == KN_OP_CMPLT || op == KN_OP_CMPGT || op == KN_OP_CMPLE || op == KN_OP_CMPGE ||
+                            op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
             bool same = true;
             if (compares) out = KN_BOOL;
             if (dt == KN_BOOL && (op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHL || op == KN_OP_SHR)) continue;
@@ -118,7 +119,8 @@ static void ops_agree_with_alu(void) {
     }
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------------------------------------ */
+/* ---- evaluation
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void literal(prover *q, const kn_proof_step *s, kn_scalar *out) {
     int dt = q->dt[s->type];
@@ -236,9 +238,11 @@ static bool run_lanes(prover *q) {
         for (int k = 0; k < p->nvars && (size_t)n + 80 < sizeof q->text; k++) {
             kn_scalar v = k == q->lane_var ? q->dom[k].v[q->lane_from + i] : q->at[k];
             int       d = q->dt[p->var_type[k]];
-            n += snprintf(q->text + n, sizeof q->text - (size_t)n, " %.17g:%s", kn_is_float(d) ? v.f : (double)v.i, kn_dtypes[d].name);
+            n += snprintf(q->text + n, sizeof q->text - (size_t)n, " %.17g:%s", kn_is_float(d) ? v.f : (double)v.i,
+                          kn_dtypes[d].name);
             if (p->bounds >> k & 1)
-                n += snprintf(q->text + n, sizeof q->text - (size_t)n, " in %lld..%lld", (long long)q->lo[k], (long long)q->hi[k]);
+                n += snprintf(q->text + n, sizeof q->text - (size_t)n, " in %lld..%lld", (long long)q->lo[k],
+                              (long long)q->hi[k]);
         }
         return false;
     }
@@ -274,7 +278,8 @@ static bool run_all(prover *q) {
     }
 }
 
-/* ---- domains --------------------------------------------------------------------------------------------------------------- */
+/* ---- domains
+ * --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct pool {
     kn_arena ar;
@@ -296,7 +301,8 @@ static void fill_ints(pool *m, domain *d, int64_t lo, int64_t hi, bool intervals
     count = 0;
     for (int64_t i = 0; i < n; i++)
         for (int64_t a = 0; a <= i; a++)
-            for (int64_t b = i; b < n; b++, count++) d->v[count].i = lo + i, d->lo[count] = lo + a, d->hi[count] = lo + b;
+            for (int64_t b = i; b < n; b++, count++)
+                d->v[count].i = lo + i, d->lo[count] = lo + a, d->hi[count] = lo + b;
 }
 
 /* The ends of every width up to the dtype's, and what is near them. */
@@ -336,9 +342,37 @@ static void fill_edges(pool *m, domain *d, int dt, bool intervals) {
 }
 
 static void fill_floats(pool *m, domain *d, int dt, int vars, bool fast) {
-    static const double special[] = {0.0,  -0.0, 1.0,  -1.0, 2.0,   -2.0,  0.5,    -0.5,  1.5,    3.0, -3.0, 0.25, 7.0, 0x1p-9, -0x1p-9,
-                                     0x1p-14, 0x1p-24, 57344.0, -57344.0, 65504.0, 448.0, -448.0, 3e38, 1e-45, 255.0, 1.1, (double)INFINITY,
-                                     -(double)INFINITY, (double)NAN, 100.0, -127.5};
+    static const double special[] = {0.0,
+                                     -0.0,
+                                     1.0,
+                                     -1.0,
+                                     2.0,
+                                     -2.0,
+                                     0.5,
+                                     -0.5,
+                                     1.5,
+                                     3.0,
+                                     -3.0,
+                                     0.25,
+                                     7.0,
+                                     0x1p-9,
+                                     -0x1p-9,
+                                     0x1p-14,
+                                     0x1p-24,
+                                     57344.0,
+                                     -57344.0,
+                                     65504.0,
+                                     448.0,
+                                     -448.0,
+                                     3e38,
+                                     1e-45,
+                                     255.0,
+                                     1.1,
+                                     (double)INFINITY,
+                                     -(double)INFINITY,
+                                     (double)NAN,
+                                     100.0,
+                                     -127.5};
     int bytes = kn_dsize(dt);
     int all   = bytes == 1 && vars <= 2 ? 256 : bytes == 2 && vars == 1 ? 65536 : 0;
 #ifdef SLOW
@@ -370,7 +404,8 @@ static int index_reach(int vars) {
 static bool literals_exist(const prover *q) {
     for (int i = 0; i < q->p->nlhs; i++) {
         const kn_proof_step *s = &q->p->lhs[i];
-        if (s->kind == KN_PROOF_FLOAT && kn_cast_scalar((kn_scalar){.f = s->real}, KN_F64, q->dt[s->type]).f != s->real) return false;
+        if (s->kind == KN_PROOF_FLOAT && kn_cast_scalar((kn_scalar){.f = s->real}, KN_F64, q->dt[s->type]).f != s->real)
+            return false;
     }
     return true;
 }
@@ -389,7 +424,8 @@ static bool prove_with(prover *q, pool *m) {
         else cases *= iv ? 256.0 * 256 * 256 / 6 : ldexp(1, 8 * kn_dsize(dt) < 8 || dt == KN_BOOL ? 1 : 8);
     }
     narrow = cases > BUDGET;
-    for (int t = 0; t < p->ntypes; t++) q->width[t] = narrow && !casts && kn_dsize(q->dt[t]) == 1 ? 4 : 8 * kn_dsize(q->dt[t]);
+    for (int t = 0; t < p->ntypes; t++)
+        q->width[t] = narrow && !casts && kn_dsize(q->dt[t]) == 1 ? 4 : 8 * kn_dsize(q->dt[t]);
     for (int k = 0; k < p->nvars; k++) {
         int  dt = q->dt[p->var_type[k]], width = q->width[p->var_type[k]];
         bool iv = p->bounds >> k & 1;
@@ -407,7 +443,8 @@ static bool prove_with(prover *q, pool *m) {
 /* Every choice of dtypes for the rule's classes, among the smallest of each kind (more where it casts). */
 static bool prove(prover *q) {
     static const int small[] = {KN_BOOL, KN_I8, KN_U8, KN_F8E4M3, KN_F8E5M2, KN_F16};
-    static const int wide[]  = {KN_BOOL, KN_I8, KN_U8, KN_I16, KN_U16, KN_I32, KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_INDEX};
+    static const int wide[]  = {KN_BOOL,   KN_I8,  KN_U8,   KN_I16, KN_U16,  KN_I32,
+                                KN_F8E5M2, KN_F16, KN_BF16, KN_F32, KN_INDEX};
     static const int few[]   = {KN_BOOL, KN_I8, KN_U8, KN_I16, KN_F16, KN_F32};
     const kn_proof  *p = q->p;
     bool             heavy = p->bounds || p->nvars > 2; /* and of two dtypes at once */
@@ -448,7 +485,8 @@ static void declarative_rules_hold(void) {
         if (!ok || !q.cases)
             printf("     %s:%d %s: %s\n", kn_rules[q.p->rule].file, kn_rules[q.p->rule].line, kn_rules[q.p->rule].name,
                    ok ? "its condition never held" : q.text);
-        if (kn_now() - start > 1) printf("     %s: %ld cases, %.1f s\n", kn_rules[q.p->rule].name, q.cases, kn_now() - start);
+        if (kn_now() - start > 1)
+            printf("     %s: %ld cases, %.1f s\n", kn_rules[q.p->rule].name, q.cases, kn_now() - start);
         CHECK(ok && q.cases > 0);
         proved[q.p->rule] = ok && q.cases > 0;
         cases += q.cases;
@@ -456,7 +494,8 @@ static void declarative_rules_hold(void) {
     printf("     %d rules proved over %ld cases\n", kn_proof_count, cases);
 }
 
-/* ---- the rules' own tests, and C rules at every firing -------------------------------------------------------------------------- */
+/* ---- the rules' own tests, and C rules at every firing
+ * -------------------------------------------------------------------------- */
 
 static kn_validation validation;
 
@@ -479,7 +518,12 @@ static void tests_of_rules_hold(void) {
         if (!CHECK(g)) break;
         for (int k = 0; k < t->nvars; k++) {
             kn_ref        none = kg_list(g, KN_OP_STACK, NULL, 0);
-            const int64_t w[KN_PARAM_WORDS] = {k, t->var[k].dtype, 0, KN_GLOBAL, 0, t->var[k].bounded ? t->var[k].lo : INT64_MIN,
+            const int64_t w[KN_PARAM_WORDS] = {k,
+                                               t->var[k].dtype,
+                                               0,
+                                               KN_GLOBAL,
+                                               0,
+                                               t->var[k].bounded ? t->var[k].lo : INT64_MIN,
                                                t->var[k].bounded ? t->var[k].hi : INT64_MAX};
             bool          range = t->var[k].bounded && t->var[k].lo == 0 && t->var[k].dtype == KN_INDEX;
             v[k] = range ? kg_range(g, kg_idx(g, t->var[k].hi + 1), k, KN_AXIS_LOOP)
@@ -500,8 +544,8 @@ static void tests_of_rules_hold(void) {
             kn_str s;
             kn_str_init(&s, NULL);
             if (to) kg_print(g, to, &s);
-            printf("     %s:%d: %s%s\n%s", kn_rules[t->rule].file, t->line, did ? "it gave" : "the rule did not fire: it gave", f.text,
-                   kn_str_c(&s));
+            printf("     %s:%d: %s%s\n%s", kn_rules[t->rule].file, t->line,
+                   did ? "it gave" : "the rule did not fire: it gave", f.text, kn_str_c(&s));
             kn_str_free(&s);
         }
         CHECK(ok);
@@ -513,7 +557,8 @@ static void tests_of_rules_hold(void) {
     kn_free(NULL, fired, (size_t)(kn_rule_count + 1) * sizeof *fired);
 }
 
-/* ---- programs that make the rest fire ------------------------------------------------------------------------------------------ */
+/* ---- programs that make the rest fire
+ * ------------------------------------------------------------------------------------------ */
 
 static const char *const programs[] = {
     "%1 = PARAM {slot=0} [4, 6]\n%2 = RESHAPE %1 [24]\n%3 = RESHAPE %2 [2, 12]\n%4 = NEG %3\n",
@@ -529,7 +574,8 @@ static const char *const programs[] = {
     "%1 = PARAM {slot=0} [3, 4]\n%2 = PAD %1 [1, 2] [7, 8]\n%3 = SHRINK %2 [0, 2] [2, 3]\n",
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {i32} %2\n",
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {f32} %2\n",
-    "%1 = PARAM {slot=0} [9]\n%2 = RANGE {id=1} 9\n%3 = CMPLT %2 4\n%4 = LOAD (INDEX %1 %2) 0.0:f32 %3\n%5 = WHERE %3 %4 0.0:f32\n",
+    "%1 = PARAM {slot=0} [9]\n%2 = RANGE {id=1} 9\n%3 = CMPLT %2 4\n%4 = LOAD (INDEX %1 %2) 0.0:f32 %3\n%5 = WHERE %3 "
+    "%4 0.0:f32\n",
 };
 
 static void programs_keep_values(void) {
@@ -577,7 +623,8 @@ static int64_t value_at(const kn_graph *g, kn_ref n, const kn_ref *r, const int6
     if (nd->op == KN_OP_CONST) return (int64_t)nd->arg;
     for (int i = 0; i < 3; i++)
         if (n == r[i]) return at[i];
-    for (uint32_t i = 0; i < nd->nsrc; i++) in[i].i = value_at(g, nd->s.src[i], r, at), dt[i] = kg_dtype(g, nd->s.src[i]);
+    for (uint32_t i = 0; i < nd->nsrc; i++)
+        in[i].i = value_at(g, nd->s.src[i], r, at), dt[i] = kg_dtype(g, nd->s.src[i]);
     kn_alu(nd->op, nd->dtype, dt, in, &out);
     return out.i;
 }
@@ -610,7 +657,8 @@ static void index_expressions_keep_values(void) {
         if (!CHECK(to) || !CHECK_STR(f.text, "")) return;
         for (at[0] = 0; at[0] < size[0]; at[0]++)
             for (at[1] = 0; at[1] < size[1]; at[1]++)
-                for (at[2] = 0; at[2] < size[2]; at[2]++) same = same && value_at(g, from, r, at) == value_at(g, to, r, at);
+                for (at[2] = 0; at[2] < size[2]; at[2]++)
+                    same = same && value_at(g, from, r, at) == value_at(g, to, r, at);
         if (kg_reach(g, &from, 1, &order, &n)) before += n, kn_free(NULL, order, n * sizeof *order);
         if (kg_reach(g, &to, 1, &order, &n)) after += n, kn_free(NULL, order, n * sizeof *order);
         if (!same) {
@@ -642,7 +690,8 @@ static void random_programs_keep_values(void) {
         kn_ref    last[KN_DTYPE_COUNT][4];
         if (!CHECK(g)) return;
         for (int k = 0; k < KN_COUNT(dts); k++)
-            for (int j = 0; j < 4; j++) last[dts[k]][j] = j < 2 ? kg_param(g, k * 4 + j, dts[k], NULL, 0) : kg_int(g, dts[k], j - 2);
+            for (int j = 0; j < 4; j++)
+                last[dts[k]][j] = j < 2 ? kg_param(g, k * 4 + j, dts[k], NULL, 0) : kg_int(g, dts[k], j - 2);
         kn_ref n = 0;
         for (int k = 0; k < NODES; k++) {
             seed       = seed * 6364136223846793005u + 1442695040888963407u;
@@ -655,8 +704,10 @@ static void random_programs_keep_values(void) {
             else if (pick < 4) n = kg_cast(g, last[from][r >> 16 & 3], dt);
             else if (pick < 6) n = kg_op3(g, KN_OP_WHERE, last[KN_BOOL][r >> 24 & 3], a, b);
             else if (kn_ops[op].cls != KN_CLS_BINARY && op != KN_OP_NEG && op != KN_OP_NOT) continue;
-            else if (op == KN_OP_POW || op == KN_OP_THREEFRY || (op == KN_OP_DIV && !fl) || (op == KN_OP_NOT && fl)) continue;
-            else if ((fl || bl) && (op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHL || op == KN_OP_SHR)) continue;
+            else if (op == KN_OP_POW || op == KN_OP_THREEFRY || (op == KN_OP_DIV && !fl) || (op == KN_OP_NOT && fl))
+                continue;
+            else if ((fl || bl) && (op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHL || op == KN_OP_SHR))
+                continue;
             else if (fl && (op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR)) continue;
             else n = kn_ops[op].cls == KN_CLS_BINARY ? kg_op2(g, (int)op, a, b) : kg_op1(g, (int)op, a);
             last[kg_dtype(g, n)][r >> 28 & 3] = n;
@@ -682,8 +733,8 @@ static void firings_keep_values(void) {
 static void no_rule_goes_unproved(void) {
     for (int r = 0; r < kn_rule_count; r++) {
         if (!*kn_rules[r].exact || proved[r] || (r < 4096 && validation.checked[r])) continue;
-        printf("     %s:%d %s: neither proved nor evaluated at a firing; give it a test\n", kn_rules[r].file, kn_rules[r].line,
-               kn_rules[r].name);
+        printf("     %s:%d %s: neither proved nor evaluated at a firing; give it a test\n", kn_rules[r].file,
+               kn_rules[r].line, kn_rules[r].name);
         CHECK(!"every marked rule is proved");
     }
 }

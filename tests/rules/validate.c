@@ -18,12 +18,14 @@ static uint64_t next_random(uint64_t *seed) {
 }
 
 static kn_scalar random_value(const kn_graph *g, kn_ref n, uint64_t *seed) {
-    static const double special[] = {0.0, -0.0, 1.0, -1.0, 0.5, 2.0, (double)INFINITY, -(double)INFINITY, (double)NAN, 1e-30, -3.75};
+    static const double special[] = {0.0,         -0.0,  1.0,  -1.0, 0.5, 2.0, (double)INFINITY, -(double)INFINITY,
+                                     (double)NAN, 1e-30, -3.75};
     int                 dt = kg_dtype(g, n);
     uint64_t            r  = next_random(seed);
     kn_scalar           s  = {0};
     if (kn_is_float(dt)) {
-        s.f = r & 1 ? special[(r >> 8) % (sizeof special / sizeof *special)] : ldexp((double)(int64_t)(r >> 11), -60 + (int)(r % 30)) - 0.5;
+        s.f = r & 1 ? special[(r >> 8) % (sizeof special / sizeof *special)]
+                    : ldexp((double)(int64_t)(r >> 11), -60 + (int)(r % 30)) - 0.5;
         return kn_cast_scalar(s, KN_F64, dt);
     }
     int64_t lo = kg_min(g, n), hi = kg_max(g, n);
@@ -84,7 +86,7 @@ static bool same_value(int dt, kn_scalar a, kn_scalar b, bool fast) {
     return !memcmp(&a.f, &b.f, sizeof a.f);
 }
 
-/* ---- whole tensors -------------------------------------------------------------------------------------------------- */
+/* ---- whole tensors ----------------------------------------------------------------------------------------------- */
 
 static bool run_tensor(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out) {
     kn_fault f = {0};
@@ -92,7 +94,8 @@ static bool run_tensor(kn_graph *g, kn_ref root, const kn_array *slots, int nslo
     return kn_eval(g, root, slots, nslots, out, &n, NULL, &f) && n == 1;
 }
 
-static bool same_tensors(kn_graph *g, kn_ref from, kn_ref to, const kn_ref *order, uint32_t n, uint64_t *seed, bool *comparable) {
+static bool same_tensors(kn_graph *g, kn_ref from, kn_ref to, const kn_ref *order, uint32_t n, uint64_t *seed,
+                         bool *comparable) {
     enum { SLOTS = 8 };
     static const int64_t most = 1 << 16;
     kn_array             slots[SLOTS] = {{0}};
@@ -102,7 +105,8 @@ static bool same_tensors(kn_graph *g, kn_ref from, kn_ref to, const kn_ref *orde
     *comparable               = false;
     for (uint32_t i = 0; i < n; i++) {
         int op = kg_op(g, order[i]);
-        if (op == KN_OP_BUFFER || op == KN_OP_RANGE || kg_numel(g, order[i]) > most || kg_numel(g, order[i]) < 0) return true;
+        if (op == KN_OP_BUFFER || op == KN_OP_RANGE || kg_numel(g, order[i]) > most || kg_numel(g, order[i]) < 0)
+            return true;
         if (op != KN_OP_PARAM) continue;
         int64_t slot = kg_field(g, order[i], KN_F_PARAM_slot);
         if (slot < 0 || slot >= SLOTS) return true;
@@ -131,13 +135,15 @@ static bool same_tensors(kn_graph *g, kn_ref from, kn_ref to, const kn_ref *orde
 done:
     kn_value_free(kg_alloc(g), &a);
     kn_value_free(kg_alloc(g), &b);
-    for (int i = 0; i < SLOTS; i++) kn_free(NULL, slots[i].data, (size_t)(slots[i].size * kn_dsize(slots[i].dtype)) + 1);
+    for (int i = 0; i < SLOTS; i++)
+        kn_free(NULL, slots[i].data, (size_t)(slots[i].size * kn_dsize(slots[i].dtype)) + 1);
     return same;
 }
 
-/* ---- the interface -------------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------- */
 
-bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *seed, long *trials, char *text, size_t cap) {
+bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *seed, long *trials, char *text,
+                      size_t cap) {
     kn_ref     roots[2] = {from, to}, *order = NULL;
     uint32_t   n;
     kn_scalar *value = NULL;
@@ -185,7 +191,8 @@ void kn_validate_hook(kn_rw *rw, int rule, kn_ref from, kn_ref to) {
     long trials;
     char text[600];
     current->firings++;
-    if (kn_validate_pair(rw->g, from, to, !strcmp(kn_rules[rule].exact, "fast"), &current->seed, &trials, text, sizeof text)) {
+    if (kn_validate_pair(rw->g, from, to, !strcmp(kn_rules[rule].exact, "fast"), &current->seed, &trials, text,
+                         sizeof text)) {
         current->trials += trials;
         if (trials && rule < 4096) current->checked[rule]++;
         return;
@@ -196,8 +203,8 @@ void kn_validate_hook(kn_rw *rw, int rule, kn_ref from, kn_ref to) {
     kn_str_init(&b, NULL);
     kg_print(rw->g, from, &a);
     kg_print(rw->g, to, &b);
-    snprintf(current->text, sizeof current->text, "%s.%s: %.300s\n%.300s=>\n%.300s", kn_rules[rule].group, kn_rules[rule].name, text,
-             kn_str_c(&a), kn_str_c(&b));
+    snprintf(current->text, sizeof current->text, "%s.%s: %.300s\n%.300s=>\n%.300s", kn_rules[rule].group,
+             kn_rules[rule].name, text, kn_str_c(&a), kn_str_c(&b));
     kn_str_free(&a);
     kn_str_free(&b);
 }

@@ -5,9 +5,9 @@
  *     rw.on_fire = kn_validate_hook;      any kn_rewrite with rw
  *     kn_validate_end();                  v.failures, v.text; v.checked[rule]
  *
- * Elementwise nodes are computed by kn_alu; whatever else they stand on is a leaf with a random value within its bounds. A
- * node that moves data is run by the interpreter on random inputs, if its leaves are PARAMs. Rules without a mark are not
- * looked at. One validation at a time. */
+ * Elementwise nodes are computed by kn_alu; whatever else they stand on is a leaf with a random value within its
+ * bounds. A node that moves data is run by the interpreter on random inputs, if its leaves are PARAMs. Rules without a
+ * mark are not looked at. One validation at a time. */
 #ifndef KN_VALIDATE_H
 #define KN_VALIDATE_H
 
@@ -24,6 +24,7 @@ void kn_validate_begin(kn_validation *v);
 void kn_validate_end(void);
 void kn_validate_hook(kn_rw *rw, int rule, kn_ref from, kn_ref to);
 /* Evaluates both; false with a text when they differ. *trials counts what was compared, 0 when nothing could be. */
-bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *seed, long *trials, char *text, size_t cap);
+bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *seed, long *trials, char *text,
+                      size_t cap);
 
 #endif

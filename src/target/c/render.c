@@ -1,9 +1,9 @@
 /* render.c - stage 8 of the C target: a LINEAR becomes a C function.
  *
- * Takes: a linearised kernel of scalars and tiles. Gives: its source. A tile is cut here, straight into native vectors: a
- * value of shape (8, 32) is a row-major grid of cells, each a compiler vector of 16, 8, 4 or 2 lanes (or a scalar), named
- * t<node>_<cell>; nothing is taken apart lane by lane but what has no vector form (gathers, lane-wise gates, integer
- * division, library functions).
+ * Takes: a linearised kernel of scalars and tiles. Gives: its source. A tile is cut here, straight into native vectors:
+ * a value of shape (8, 32) is a row-major grid of cells, each a compiler vector of 16, 8, 4 or 2 lanes (or a scalar),
+ * named t<node>_<cell>; nothing is taken apart lane by lane but what has no vector form (gathers, lane-wise gates,
+ * integer division, library functions).
  *
  * A bool is an int 0 or 1 as a scalar, a mask of i32 lanes, 0 or -1, as a vector, and a byte in memory. */
 #include "target/target.h"
@@ -93,7 +93,8 @@ static void scalar_text(int dt, kn_scalar x, char *out, size_t cap) {
     if (kn_is_float(dt)) {
         char t[48];
         if (isnan(x.f)) snprintf(out, cap, "__builtin_nan%s(\"\")", held_as(dt) == KN_F32 ? "f" : "");
-        else if (isinf(x.f)) snprintf(out, cap, "(%s__builtin_inf%s())", x.f < 0 ? "-" : "", held_as(dt) == KN_F32 ? "f" : "");
+        else if (isinf(x.f))
+            snprintf(out, cap, "(%s__builtin_inf%s())", x.f < 0 ? "-" : "", held_as(dt) == KN_F32 ? "f" : "");
         else {
             kn_double_text(t, x.f, held_as(dt) == KN_F32);
             snprintf(out, cap, "(%s%s%s)", t, strpbrk(t, ".e") ? "" : ".0", held_as(dt) == KN_F32 ? "f" : "");
@@ -109,7 +110,9 @@ static void scalar_text(int dt, kn_scalar x, char *out, size_t cap) {
 
 static void literal(const kn_graph *g, kn_ref n, char *out, size_t cap) {
     int dt = kg_dtype(g, n);
-    scalar_text(dt, kn_is_float(dt) ? (kn_scalar){.f = kg_const_float(g, n)} : (kn_scalar){.i = (int64_t)kg_node(g, n)->arg}, out, cap);
+    scalar_text(
+        dt, kn_is_float(dt) ? (kn_scalar){.f = kg_const_float(g, n)} : (kn_scalar){.i = (int64_t)kg_node(g, n)->arg},
+        out, cap);
 }
 
 typedef struct kc_text { char s[96]; } kc_text;
@@ -185,7 +188,8 @@ static void scalar_combine(int op, int dt, const char *a, const char *b, kn_str 
     } else if (dt == KN_BOOL) {
         kn_str_putf(s, "%s %s %s", a, op == KN_OP_ADD ? "|" : "&", b);
     } else {
-        kn_str_putf(s, kn_is_float(dt) ? "%s%s %s %s" : "(%s)(%s %s %s)", kn_is_float(dt) ? "" : t, a, op == KN_OP_ADD ? "+" : "*", b);
+        kn_str_putf(s, kn_is_float(dt) ? "%s%s %s %s" : "(%s)(%s %s %s)", kn_is_float(dt) ? "" : t, a,
+                    op == KN_OP_ADD ? "+" : "*", b);
     }
 }
 
@@ -207,7 +211,8 @@ static void wide_expr(kc_out *c, kn_ref n, const char *a, const char *b, const c
             kn_str_putf(s, "(%s)(%s %s %s)", t, a, op == KN_OP_IDIV ? "/" : "%", b);
         else kn_str_putf(s, "kn_%s_%s(%s, %s)", op == KN_OP_IDIV ? "div" : "mod", t, a, b);
         return;
-    case KN_OP_SHL: case KN_OP_SHR: kn_str_putf(s, "kn_%s_%s(%s, %s)", op == KN_OP_SHL ? "shl" : "shr", t, a, b); return;
+    case KN_OP_SHL:
+    case KN_OP_SHR: kn_str_putf(s, "kn_%s_%s(%s, %s)", op == KN_OP_SHL ? "shl" : "shr", t, a, b); return;
     case KN_OP_THREEFRY: kn_str_putf(s, "kn_threefry(%s, %s)", a, b); return;
     case KN_OP_CAST:
         if (dt == KN_BOOL) kn_str_putf(s, "%s != 0", a);
@@ -251,7 +256,8 @@ static void choose(kn_str *s, int dt, int lanes, const char *mask, bool narrow, 
     kn_str_init(&mm, s->alloc);
     if (narrow && kn_dsize(held_as(dt)) != 4) kn_str_putf(&mm, "__builtin_convertvector(%s, %sx%d)", mask, m, lanes);
     else kn_str_putf(&mm, "(%sx%d)(%s)", m, lanes, mask);
-    kn_str_putf(s, "(%sx%d)((%s & (%sx%d)%s) | (~%s & (%sx%d)%s))", t, lanes, kn_str_c(&mm), m, lanes, a, kn_str_c(&mm), m, lanes, b);
+    kn_str_putf(s, "(%sx%d)((%s & (%sx%d)%s) | (~%s & (%sx%d)%s))", t, lanes, kn_str_c(&mm), m, lanes, a, kn_str_c(&mm),
+                m, lanes, b);
     s->failed |= mm.failed;
     kn_str_free(&mm);
 }
@@ -260,7 +266,8 @@ static void vector_combine(int op, int dt, int lanes, const char *a, const char 
     if ((op == KN_OP_MAX || op == KN_OP_MIN) && dt != KN_BOOL) {
         kn_str e;
         kn_str_init(&e, s->alloc);
-        kn_str_putf(&e, kn_is_float(dt) ? "(%s %s %s) | (%s != %s)" : "%s %s %s", a, op == KN_OP_MAX ? ">" : "<", b, a, a);
+        kn_str_putf(&e, kn_is_float(dt) ? "(%s %s %s) | (%s != %s)" : "%s %s %s", a, op == KN_OP_MAX ? ">" : "<", b, a,
+                    a);
         choose(s, dt, lanes, kn_str_c(&e), false, a, b);
         s->failed |= e.failed;
         kn_str_free(&e);
@@ -413,7 +420,8 @@ static void render_reduce_lanes(kc_out *c, kn_ref n) {
                     snprintf(item, sizeof item, lane ? dt == KN_BOOL ? "(%s[l] & 1)" : "%s[l]" : "%s", x.s);
                     pad(c);
                     if (lane) kn_str_putf(c->s, "for (int l = 0; l < %d; l++) ", s.width[sc]);
-                    kn_str_putf(c->s, is_narrow(dt) && d.width[ch] == 1 ? "%s = kn_round_%s(" : "%s = ", self.s, kn_dtypes[dt].name);
+                    kn_str_putf(c->s, is_narrow(dt) && d.width[ch] == 1 ? "%s = kn_round_%s(" : "%s = ", self.s,
+                                kn_dtypes[dt].name);
                     if (d.width[ch] > 1) vector_combine(rop, dt, d.width[ch], self.s, item, c->s);
                     else scalar_combine(rop, dt, self.s, item, c->s);
                     kn_str_puts(c->s, is_narrow(dt) && d.width[ch] == 1 ? ");\n" : ";\n");
@@ -440,7 +448,9 @@ static void reshaped(kc_out *c, kn_ref n) {
             else x = operand(c, src, &d, row, ch, &vec);
             pad(c);
             const char *t = c_value_type(kg_dtype(c->g, n));
-            if (d.width[ch] > 1) kn_str_putf(c->s, "const %sx%d %s = ", t, d.width[ch], self.s), spread(c, src, x, vec, d.width[ch], c->s);
+            if (d.width[ch] > 1)
+                kn_str_putf(c->s, "const %sx%d %s = ", t, d.width[ch], self.s),
+                    spread(c, src, x, vec, d.width[ch], c->s);
             else kn_str_putf(c->s, "const %s %s = %s", t, self.s, x.s);
             kn_str_puts(c->s, ";\n");
         }
@@ -467,7 +477,9 @@ static void iota(kc_out *c, kn_ref n) {
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static bool expanded(const kn_graph *g, kn_ref n) { return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0; }
+static bool expanded(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
+}
 
 /* index = scalars + coefficients of shape axes, or false. */
 static bool plain_address(const kn_graph *g, kn_ref idx, kn_affine *f) {
@@ -493,7 +505,8 @@ typedef struct kc_address {
 
 static bool address(kc_out *c, kn_ref at, kn_ref self, const kc_tile *d, kc_address *a) {
     const kn_graph *g = c->g;
-    if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2) return c_fail(c, at, "memory must be reached through one INDEX"), false;
+    if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2)
+        return c_fail(c, at, "memory must be reached through one INDEX"), false;
     kn_ref st = render_storage(g, at);
     snprintf(a->buf, sizeof a->buf, kg_op(g, st) == KN_OP_PARAM ? "b%lld" : "l%lld",
              (long long)kg_field(g, st, kg_op(g, st) == KN_OP_PARAM ? KN_F_PARAM_slot : KN_F_BUFFER_slot));
@@ -545,7 +558,8 @@ static kc_text reg_name(kc_out *c, kn_ref st, int64_t cell) {
     return t;
 }
 
-static void fetch(kc_out *c, int dt, const char *sign, const kc_address *a, const kc_tile *d, int64_t row, int ch, bool lane) {
+static void fetch(kc_out *c, int dt, const char *sign, const kc_address *a, const kc_tile *d, int64_t row, int ch,
+                  bool lane) {
     kn_str_putf(c->s, is_narrow(dt) ? "kn_get_%s(%s%s[" : "%.0s%s%s[", kn_dtypes[dt].name, sign, a->buf);
     element(c, a, d, row, ch, lane, c->s);
     kn_str_puts(c->s, is_narrow(dt) ? "])" : "]");
@@ -553,7 +567,7 @@ static void fetch(kc_out *c, int dt, const char *sign, const kc_address *a, cons
 
 static void load(kc_out *c, kn_ref n) {
     const kn_graph *g  = c->g;
-    kn_ref          at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, alt = gate ? kg_at(g, n, 1) : 0;
+    kn_ref at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, alt = gate ? kg_at(g, n, 1) : 0;
     int             dt = kg_dtype(g, n);
     const char     *t = c_value_type(dt), *m = c_type(dt);
     kc_tile         d;
@@ -569,7 +583,8 @@ static void load(kc_out *c, kn_ref n) {
             snprintf(type, sizeof type, w > 1 ? "%sx%d" : "%s", t, w);
             pad(c);
             if (reg) {
-                kn_str_putf(c->s, "const %s %s = %s;\n", type, self.s, reg_name(c, render_storage(g, at), cell_of(&d, row, ch)).s);
+                kn_str_putf(c->s, "const %s %s = %s;\n", type, self.s,
+                            reg_name(c, render_storage(g, at), cell_of(&d, row, ch)).s);
                 continue;
             }
             bool    gv = false, av = false, lanes = w > 1 && (is_narrow(dt) || !(a.plain && a.coef[d.rank - 1] == 1));
@@ -637,7 +652,8 @@ static void store(kc_out *c, kn_ref n, bool guard) {
             if (w == 1 || lanes) {
                 kn_str_putf(c->s, "%s[", a.buf);
                 element(c, &a, &d, row, ch, lanes, c->s);
-                if (is_narrow(dt)) kn_str_putf(c->s, vv ? "] = kn_put_%s(%s[l]);\n" : "] = kn_put_%s(%s);\n", kn_dtypes[dt].name, x.s);
+                if (is_narrow(dt))
+                    kn_str_putf(c->s, vv ? "] = kn_put_%s(%s[l]);\n" : "] = kn_put_%s(%s);\n", kn_dtypes[dt].name, x.s);
                 else kn_str_putf(c->s, vv ? dt == KN_BOOL ? "] = %s[l] & 1;\n" : "] = %s[l];\n" : "] = %s;\n", x.s);
                 continue;
             }
@@ -698,7 +714,8 @@ static void declare(kc_out *c, const kn_ref *list, uint32_t n) {
         if (seen || !cut(c, kg_at(g, x, 0), &d)) continue;
         for (int64_t row = 0; row < d.rows; row++)
             for (int ch = 0; ch < d.nchunk; ch++) {
-                kn_str_putf(c->s, d.width[ch] > 1 ? "    %sx%d " : "    %s ", c_value_type(kg_dtype(g, st)), d.width[ch]);
+                kn_str_putf(c->s, d.width[ch] > 1 ? "    %sx%d " : "    %s ", c_value_type(kg_dtype(g, st)),
+                            d.width[ch]);
                 kn_str_putf(c->s, "%s;\n", reg_name(c, st, cell_of(&d, row, ch)).s);
             }
     }
@@ -723,7 +740,13 @@ static void statement(kc_out *c, kn_ref n, int depth) {
     }
     if (!c->needed[n]) return;
     switch (op) {
-    case KN_OP_CONST: case KN_OP_PARAM: case KN_OP_BUFFER: case KN_OP_AFTER: case KN_OP_GROUP: case KN_OP_INDEX: case KN_OP_STACK: return;
+    case KN_OP_CONST:
+    case KN_OP_PARAM:
+    case KN_OP_BUFFER:
+    case KN_OP_AFTER:
+    case KN_OP_GROUP:
+    case KN_OP_INDEX:
+    case KN_OP_STACK: return;
     case KN_OP_LOAD: load(c, n); return;
     case KN_OP_REDUCE: render_reduce_lanes(c, n); return;
     case KN_OP_RESHAPE: case KN_OP_EXPAND: reshaped(c, n); return;
