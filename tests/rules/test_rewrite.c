@@ -1,7 +1,10 @@
 /* The driver: normal forms, memo, loops, shapes; over the rules of the library. */
 #include "check.h"
 #include "rewrite/rewrite.h"
+#include "rules/helpers.h"
 #include "rules_gen.h"
+
+#include <stdlib.h>
 
 #if KN_HOSTILE
 enum { DEPTH = 3000 }; /* one hash chain: building is quadratic */
@@ -59,12 +62,67 @@ static void float_zeros_differ(void) {
     kn_rw_free(&rw);
 }
 
+/* An allocator that fails from its n-th call on, and counts what is held. */
+typedef struct failing {
+    long left, held;
+} failing;
+
+static void *failing_resize(void *user, void *ptr, size_t old_size, size_t new_size) {
+    failing *a = user;
+    if (new_size && a->left-- <= 0) return NULL;
+    a->held += (long)new_size - (long)old_size;
+    if (new_size) return realloc(ptr, new_size);
+    free(ptr);
+    return NULL;
+}
+
+static void out_of_memory_is_a_fault(void) {
+    int failed = 0;
+    for (long n = 0; n < 400; n++) {
+        failing  a     = {n, 0};
+        kn_alloc alloc = {failing_resize, &a};
+        kn_graph *h    = kg_new(&alloc);
+        if (h) {
+            kn_fault f = {0};
+            kn_rw    rw;
+            kn_ref   r = kg_range(h, kg_idx(h, 9), 0, KN_AXIS_LOOP), x = r;
+            for (int i = 0; i < 60; i++) {
+                x = kg_op2(h, KN_OP_MUL, x, kg_idx(h, i));
+                x = kg_op2(h, i & 1 ? KN_OP_MOD : KN_OP_ADD, x, kg_idx(h, i + 5));
+            }
+            kn_rw_init(&rw, h, &f);
+            kn_ref y = kn_rewrite(&rw, x, KN_GROUPS_SIMPLIFY);
+            CHECK(y || !x || f.code == KN_ERR_MEMORY);
+            failed += !y;
+            kn_rw_free(&rw);
+            kg_free(h);
+        }
+        CHECK_EQ(a.held, 0);
+    }
+    CHECK(failed > 0 && failed < 400);
+}
+
+static void rules_can_be_off(void) {
+    kn_rw rw;
+    bool *off = calloc((size_t)kn_rule_count, sizeof *off);
+    if (!CHECK(off)) return;
+    kn_rw_init(&rw, g, &fault);
+    for (int i = 0; i < kn_rule_count; i++) off[i] = !strcmp(kn_rules[i].name, "mul_one");
+    rw.off   = off;
+    kn_ref x = var(0, KN_F32), n = kg_op2(g, KN_OP_MUL, x, kg_float(g, KN_F32, 1));
+    CHECK_EQ(kn_rewrite(&rw, n, KN_G_algebra), n);
+    kn_rw_free(&rw);
+    free(off);
+}
+
 int main(void) {
     g = kg_new(NULL);
     if (!g) return 1;
     RUN(chains_fold);
     RUN(shapes_are_kept);
     RUN(float_zeros_differ);
+    RUN(rules_can_be_off);
+    RUN(out_of_memory_is_a_fault);
     RUN(deep_graphs_need_no_recursion);
     CHECK_STR(fault.text, "");
     kg_free(g);
