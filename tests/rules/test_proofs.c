@@ -574,8 +574,8 @@ static const char *const programs[] = {
     "%1 = PARAM {slot=0} [3, 4]\n%2 = PAD %1 [1, 2] [7, 8]\n%3 = SHRINK %2 [0, 2] [2, 3]\n",
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {i32} %2\n",
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {f32} %2\n",
-    "%1 = PARAM {slot=0} [9]\n%2 = RANGE {id=1} 9\n%3 = CMPLT %2 4\n%4 = LOAD (INDEX %1 %2) 0.0:f32 %3\n%5 = WHERE %3 "
-    "%4 0.0:f32\n",
+    ("%1 = PARAM {slot=0} [9]\n%2 = RANGE {id=1} 9\n%3 = CMPLT %2 4\n%4 = LOAD (INDEX %1 %2) 0.0:f32 %3\n"
+     "%5 = WHERE %3 %4 0.0:f32\n"),
 };
 
 static void programs_keep_values(void) {
