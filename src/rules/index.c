@@ -125,6 +125,24 @@ static bool ix_in_one_block(const kn_graph *g, const kn_affine *f, int64_t c, in
     return *k == kn_floor_div(hi, c);
 }
 
+/* x = c * q + rest with each coefficient of rest the nearest to zero, where that leaves rest in [k c, (k + 1) c): rows of
+ * one length read as rows of another. False: it does not, or the terms are not small numbers. */
+static bool ix_split_near(const kn_graph *g, const kn_affine *x, int64_t c, kn_affine *q, kn_affine *rest, int64_t *k) {
+    bool moved = false;
+    q->n = rest->n = 0;
+    q->base        = kn_floor_div(x->base, c);
+    rest->base     = kn_floor_mod(x->base, c);
+    for (int i = 0; i < x->n; i++) {
+        int64_t twice, n;
+        if (!kn_mul_ok(x->coef[i], 2, &twice) || !kn_add_ok(twice, c, &twice) || c > INT64_MAX / 2) return false;
+        n = kn_floor_div(twice, 2 * c);
+        if (n) ix_append_term(q, x->atom[i], n);
+        if (x->coef[i] != n * c) ix_append_term(rest, x->atom[i], x->coef[i] - n * c);
+        moved |= n && x->coef[i] != n * c;
+    }
+    return moved && ix_in_one_block(g, rest, c, k);
+}
+
 /* f = d s + t with t in [0, d), for the largest such d > 1 that divides c; 0 if there is none. Then
  * f div c = s div (c / d) and f mod c = d (s mod (c / d)) + t. */
 static int64_t ix_factor_out(const kn_graph *g, const kn_affine *f, int64_t c, kn_affine *s, kn_affine *t) {
@@ -162,7 +180,9 @@ kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n) {
     int64_t   c = kg_const_int(g, kg_at(g, n, 1)), k, d;
     if (c <= 0 || !kg_affine(g, kg_at(g, n, 0), &x)) return 0;
     ix_split_by(&x, c, &q, &rest);
-    if (ix_in_one_block(g, &rest, c, &k)) {
+    bool whole = ix_in_one_block(g, &rest, c, &k);
+    if (!whole && ix_split_near(g, &x, c, &s, &t, &k)) q = s, whole = true;
+    if (whole) {
         if (!kn_add_ok(q.base, k, &q.base)) return 0;
         return kg_from_affine(g, &q);
     }
@@ -180,7 +200,9 @@ kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n) {
     int64_t   c = kg_const_int(g, kg_at(g, n, 1)), k, d;
     if (c <= 0 || !kg_affine(g, kg_at(g, n, 0), &x)) return 0;
     ix_split_by(&x, c, &q, &rest);
-    if (ix_in_one_block(g, &rest, c, &k)) {
+    bool whole = ix_in_one_block(g, &rest, c, &k);
+    if (!whole && ix_split_near(g, &x, c, &s, &t, &k)) rest = t, whole = true;
+    if (whole) {
         if (!kn_mul_ok(k, c, &k) || k == INT64_MIN || !kn_add_ok(rest.base, -k, &rest.base)) return 0;
         return kg_from_affine(g, &rest);
     }
