@@ -322,6 +322,53 @@ KN_API kn_tensor *kn_cross_entropy(kn_tensor *logits, kn_tensor *labels);
  * of 0..n-1 gives 0. */
 KN_API kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx);
 KN_API kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype); /* a new last axis */
+/* x with `values` added at the places idx names along `axis`, all that name one place summed: the transpose of
+ * kn_gather. values has x's shape with idx's in place of the axis; an index out of 0..n-1 adds nowhere. */
+KN_API kn_tensor *kn_scatter_add(kn_tensor *x, int axis, kn_tensor *idx, kn_tensor *values);
+/* Position (i32) of the largest element along an axis, which is dropped: the first of equals, or the first NaN. */
+KN_API kn_tensor *kn_argmax(kn_tensor *x, int axis);
+/* Sums up to and with each element along an axis; dtypes as kn_sum. */
+KN_API kn_tensor *kn_cumsum(kn_tensor *x, int axis);
+/* While `training`: each element 0 with probability p, else x / (1 - p) (Srivastava et al., 2014); x otherwise. Floats;
+ * each call draws anew, as kn_rand does. */
+KN_API kn_tensor *kn_dropout(kn_tensor *x, double p, int training);
+
+/* ---- images: (N, C, H, W) ------------------------------------------------------------------------------------- */
+
+/* Pairs are {height, width}; a width of 0 stands for the height's number, -1 for none (0). */
+typedef struct kn_conv2d_opts {
+    int64_t stride[2];   /* {0}: 1 */
+    int64_t padding[2];  /* zeros on both sides */
+    int64_t dilation[2]; /* {0}: 1 */
+    int64_t groups;      /* 0: 1; divides C and O */
+    size_t  size;
+} kn_conv2d_opts;
+typedef struct kn_pool_opts {
+    int64_t kernel[2];   /* {0}: 2 */
+    int64_t stride[2];   /* {0}: the kernel */
+    int64_t padding[2];  /* at most half the window */
+    int64_t dilation[2]; /* {0}: 1 */
+    size_t  size;
+} kn_pool_opts;
+typedef struct kn_batch_norm_opts {
+    kn_tensor *mean, *var; /* running statistics, (C), with storage */
+    double     eps;        /* 0: 1e-5; KN_ZERO for 0 */
+    double     momentum;   /* 0: 0.1; KN_ZERO for 0 */
+    int        training;
+    size_t     size;
+} kn_batch_norm_opts;
+/* Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c, i stride + p dilation - padding, likewise] w[o,c,p,q].
+ * x (N, C, H, W), w (O, C / groups, KH, KW), bias (O) or NULL; sizes floor((H + 2 padding - dilation (KH - 1) - 1) /
+ * stride) + 1. Dtypes and sums as kn_matmul. */
+KN_API kn_tensor *kn_conv2d_opt(kn_tensor *x, kn_tensor *w, kn_tensor *bias, const kn_conv2d_opts *o);
+/* The largest of each window, padding left out; its gradient is shared evenly by equals. Sizes as kn_conv2d. */
+KN_API kn_tensor *kn_max_pool2d_opt(kn_tensor *x, const kn_pool_opts *o);
+/* The mean of each window, padding counted as zeros; integers become f32. */
+KN_API kn_tensor *kn_avg_pool2d_opt(kn_tensor *x, const kn_pool_opts *o);
+/* gamma (x - mean) / sqrt(var + eps) + beta for each channel of x (N, C, ...) (Ioffe & Szegedy, 2015); gamma and beta
+ * (C) or NULL. Training: mean and biased variance of the batch; .mean and .var, if given, move towards its mean and
+ * unbiased variance by `momentum`, with kn_assign. Otherwise .mean and .var are used. */
+KN_API kn_tensor *kn_batch_norm_opt(kn_tensor *x, kn_tensor *gamma, kn_tensor *beta, const kn_batch_norm_opts *o);
 
 /* ---- state, gradients, optimisers ------------------------------------------------------------------------------ */
 
@@ -401,6 +448,11 @@ template <class... T> inline kn_axes kn_axes_of_(T... a) { return kn_axes{(int)s
 #define kn_min(...) KN_HERE_(KN_OPT_(kn_min_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_var(...) KN_HERE_(KN_OPT_(kn_var_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_std(...) KN_HERE_(KN_OPT_(kn_std_opt, kn_reduce_opts, __VA_ARGS__))
+/* kn_conv2d(x, w, bias, .stride = {2}), kn_max_pool2d(x, .kernel = {3, 3}), kn_batch_norm(x, gamma, beta, .training = 1) */
+#define kn_conv2d(x, w, ...) KN_HERE_(KN_OPT3_(kn_conv2d_opt, kn_conv2d_opts, x, w, __VA_ARGS__))
+#define kn_batch_norm(x, g, ...) KN_HERE_(KN_OPT3_(kn_batch_norm_opt, kn_batch_norm_opts, x, g, __VA_ARGS__))
+#define kn_max_pool2d(...) KN_HERE_(KN_OPT_(kn_max_pool2d_opt, kn_pool_opts, __VA_ARGS__))
+#define kn_avg_pool2d(...) KN_HERE_(KN_OPT_(kn_avg_pool2d_opt, kn_pool_opts, __VA_ARGS__))
 /* kn_sgd(kn, params, n, .lr = 0.1), kn_adam(kn, params, n) */
 #define kn_sgd(kn, params, ...) KN_OPT3_(kn_sgd_opt, kn_sgd_opts, kn, params, __VA_ARGS__)
 #define kn_adam(kn, params, ...) KN_OPT3_(kn_adam_opt, kn_adam_opts, kn, params, __VA_ARGS__)
@@ -433,6 +485,23 @@ static inline kn_tensor *kn_std(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts(
     o.size = sizeof o;
     return kn_std_opt(x, &o);
 }
+static inline kn_tensor *kn_conv2d(kn_tensor *x, kn_tensor *w, kn_tensor *bias, kn_conv2d_opts o = kn_conv2d_opts()) {
+    o.size = sizeof o;
+    return kn_conv2d_opt(x, w, bias, &o);
+}
+static inline kn_tensor *kn_batch_norm(kn_tensor *x, kn_tensor *gamma, kn_tensor *beta,
+                                       kn_batch_norm_opts o = kn_batch_norm_opts()) {
+    o.size = sizeof o;
+    return kn_batch_norm_opt(x, gamma, beta, &o);
+}
+static inline kn_tensor *kn_max_pool2d(kn_tensor *x, kn_pool_opts o = kn_pool_opts()) {
+    o.size = sizeof o;
+    return kn_max_pool2d_opt(x, &o);
+}
+static inline kn_tensor *kn_avg_pool2d(kn_tensor *x, kn_pool_opts o = kn_pool_opts()) {
+    o.size = sizeof o;
+    return kn_avg_pool2d_opt(x, &o);
+}
 static inline kn_optim *kn_sgd(kn_context *kn, kn_tensor *const *params, int n, kn_sgd_opts o = kn_sgd_opts()) {
     o.size = sizeof o;
     return kn_sgd_opt(kn, params, n, &o);
@@ -449,6 +518,10 @@ static inline kn_optim *kn_adam(kn_context *kn, kn_tensor *const *params, int n,
 #define kn_min(...) KN_HERE_(kn_min(__VA_ARGS__))
 #define kn_var(...) KN_HERE_(kn_var(__VA_ARGS__))
 #define kn_std(...) KN_HERE_(kn_std(__VA_ARGS__))
+#define kn_conv2d(...) KN_HERE_(kn_conv2d(__VA_ARGS__))
+#define kn_batch_norm(...) KN_HERE_(kn_batch_norm(__VA_ARGS__))
+#define kn_max_pool2d(...) KN_HERE_(kn_max_pool2d(__VA_ARGS__))
+#define kn_avg_pool2d(...) KN_HERE_(kn_avg_pool2d(__VA_ARGS__))
 #endif
 #endif
 
@@ -543,6 +616,10 @@ static inline kn_optim *kn_adam(kn_context *kn, kn_tensor *const *params, int n,
 #define kn_cross_entropy(...) KN_HERE_(kn_cross_entropy(__VA_ARGS__))
 #define kn_gather(...) KN_HERE_(kn_gather(__VA_ARGS__))
 #define kn_one_hot(...) KN_HERE_(kn_one_hot(__VA_ARGS__))
+#define kn_scatter_add(...) KN_HERE_(kn_scatter_add(__VA_ARGS__))
+#define kn_argmax(...) KN_HERE_(kn_argmax(__VA_ARGS__))
+#define kn_cumsum(...) KN_HERE_(kn_cumsum(__VA_ARGS__))
+#define kn_dropout(...) KN_HERE_(kn_dropout(__VA_ARGS__))
 #define kn_assign(...) KN_HERE_(kn_assign(__VA_ARGS__))
 #define kn_requires_grad(...) KN_HERE_(kn_requires_grad(__VA_ARGS__))
 #define kn_grad(...) KN_HERE_(kn_grad(__VA_ARGS__))

@@ -114,16 +114,14 @@ kn_tensor *kn_layer_norm(kn_tensor *x, double eps) {
 
 /* ---- indices --------------------------------------------------------------------------------------------------- */
 
-static bool needs_integers(const kt_call *c, kn_ref x, const char *what) {
+bool kt_integers(const kt_call *c, kn_ref x, const char *what) {
     int dt = kg_dtype(c->g, x);
     if (!kn_is_float(dt)) return true;
     kt_fail(c->kn, KN_ERR_DTYPE, "%s: the %s are %s, not integers", c->op, what, kn_dtypes[dt].name);
     return false;
 }
 
-/* idx, reshaped to dims, equals the position along an axis of size n in a shape of that rank. Compared as index: no
- * integer wraps. */
-static kn_ref one_hot(const kt_call *c, kn_ref idx, const int64_t *dims, int rank, int64_t n, int axis) {
+kn_ref kt_one_hot(const kt_call *c, kn_ref idx, const int64_t *dims, int rank, int64_t n, int axis) {
     kn_ref i = kg_reshape(c->g, kg_cast(c->g, idx, KN_INDEX), dims, rank);
     return kg_op2(c->g, KN_OP_CMPEQ, kt_iota(c, n, rank, axis), i);
 }
@@ -146,7 +144,7 @@ kn_tensor *kn_cross_entropy(kn_tensor *logits, kn_tensor *labels) {
     if (!fits)
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_cross_entropy: logits %s need a label for each row, labels are %s",
                        kt_shape_text(c.g, n[0], a), kt_shape_text(c.g, n[1], b));
-    if (!needs_integers(&c, n[1], "labels")) return kt_poison(&c);
+    if (!kt_integers(&c, n[1], "labels")) return kt_poison(&c);
     int axis = rank - 1;
     if (!s[axis])
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_cross_entropy: %s has no classes", kt_shape_text(c.g, n[0], a));
@@ -155,7 +153,7 @@ kn_tensor *kn_cross_entropy(kn_tensor *logits, kn_tensor *labels) {
     d[axis]      = 1;
     kn_ref  x    = kt_wide(&c, n[0]);
     shifted sh   = shift_by_max(&c, x, axis);
-    kn_ref  pick = picked(&c, one_hot(&c, n[1], d, rank, s[axis], axis), x, axis);
+    kn_ref  pick = picked(&c, kt_one_hot(&c, n[1], d, rank, s[axis], axis), x, axis);
     /* The two large terms first: their difference is exact where they are close. */
     kn_ref y = kg_op2(c.g, KN_OP_ADD, kg_op2(c.g, KN_OP_SUB, sh.max, pick), kt_log(&c, sh.sum));
     y        = kt_drop_axis(&c, y, axis);
@@ -167,7 +165,7 @@ kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx) {
     kn_ref  n[2];
     char    a[KT_SHAPE_TEXT], b[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_gather", (kn_tensor *[]){x, idx}, 2, n)) return kt_poison(&c);
-    if ((axis = kt_axis(&c, n[0], axis)) < 0 || !needs_integers(&c, n[1], "indices")) return kt_poison(&c);
+    if ((axis = kt_axis(&c, n[0], axis)) < 0 || !kt_integers(&c, n[1], "indices")) return kt_poison(&c);
     int            rank, ri;
     const int64_t *s = kg_shape(c.g, n[0], &rank), *si = kg_shape(c.g, n[1], &ri);
     int            full = rank + ri; /* pre, K, idx, post */
@@ -183,7 +181,7 @@ kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx) {
         if (i != axis) out[o++] = index ? di[i] : dx[i];
     }
     if (!s[axis]) return kt_wrap(c.kn, kt_fill(&c, (kn_dtype)kg_dtype(c.g, n[0]), 0, out, o), "kn_gather");
-    kn_ref mask = one_hot(&c, n[1], di, full, s[axis], axis);
+    kn_ref mask = kt_one_hot(&c, n[1], di, full, s[axis], axis);
     kn_ref y    = picked(&c, mask, kg_reshape(c.g, n[0], dx, full), axis);
     return kt_wrap(c.kn, kt_drop_axis(&c, y, axis), "kn_gather");
 }
@@ -191,7 +189,7 @@ kn_tensor *kn_gather(kn_tensor *x, int axis, kn_tensor *idx) {
 kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype) {
     kt_call c;
     kn_ref  n;
-    if (!kt_begin(&c, "kn_one_hot", &idx, 1, &n) || !kt_dtype_ok(&c, dtype) || !needs_integers(&c, n, "indices"))
+    if (!kt_begin(&c, "kn_one_hot", &idx, 1, &n) || !kt_dtype_ok(&c, dtype) || !kt_integers(&c, n, "indices"))
         return kt_poison(&c);
     int            rank;
     const int64_t *s = kg_shape(c.g, n, &rank);
@@ -200,5 +198,5 @@ kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype) {
     int64_t d[KN_MAX_RANK + 1];
     memcpy(d, s, (size_t)rank * sizeof *d);
     d[rank] = 1;
-    return kt_wrap(c.kn, kg_cast(c.g, one_hot(&c, n, d, rank + 1, classes, rank), dtype), "kn_one_hot");
+    return kt_wrap(c.kn, kg_cast(c.g, kt_one_hot(&c, n, d, rank + 1, classes, rank), dtype), "kn_one_hot");
 }

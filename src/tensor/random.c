@@ -93,3 +93,20 @@ kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *dims, int rank) {
         kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, u, kg_float(g, KN_F32, 2 * bound)), kg_float(g, KN_F32, -bound));
     return kt_wrap_created(kn, r, "kn_kaiming_uniform");
 }
+
+/* Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: Dropout (JMLR 2014), scaled while training. */
+kn_tensor *kn_dropout(kn_tensor *x, double p, int training) {
+    kt_call c;
+    kn_ref  n;
+    if (!kt_begin(&c, "kn_dropout", &x, 1, &n)) return kt_poison(&c);
+    if (!(p >= 0 && p < 1)) return kt_fail(c.kn, KN_ERR_ARG, "kn_dropout: p is %s, not within 0 and below 1", KN_NUM(p));
+    if (!kn_is_float(kg_dtype(c.g, n)))
+        return kt_fail(c.kn, KN_ERR_DTYPE, "kn_dropout: %s is not a float", kn_dtypes[kg_dtype(c.g, n)].name);
+    int64_t count = kg_numel(c.g, n);
+    if (!training || p == 0 || !count) return kt_wrap(c.kn, n, "kn_dropout");
+    int            rank, dt = kg_dtype(c.g, n);
+    const int64_t *s = kg_shape(c.g, n, &rank);
+    kn_ref         kept = kg_op2(c.g, KN_OP_CMPGE, random_uniform(&c, count, s, rank), kg_float(c.g, KN_F32, p));
+    kn_ref         scaled = kg_op2(c.g, KN_OP_MUL, n, kt_const(&c, dt, 1 / (1 - p)));
+    return kt_wrap(c.kn, kg_op3(c.g, KN_OP_WHERE, kept, scaled, kt_const(&c, dt, 0)), "kn_dropout");
+}

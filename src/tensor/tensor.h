@@ -180,6 +180,10 @@ kn_ref kt_reduce(const kt_call *c, int op, kn_ref x, int axis);          /* one 
 kn_ref kt_drop_axis(const kt_call *c, kn_ref x, int axis);               /* of size 1 */
 kn_ref kt_iota(const kt_call *c, int64_t n, int rank, int axis);         /* dtype index; n > 0 */
 kn_ref kt_fill(const kt_call *c, kn_dtype dtype, double v, const int64_t *dims, int rank);
+bool   kt_integers(const kt_call *c, kn_ref x, const char *what);        /* or records the failure */
+/* idx, reshaped to dims, equals the position along an axis of size n in a shape of that rank. Compared as index: no
+ * integer wraps. */
+kn_ref kt_one_hot(const kt_call *c, kn_ref idx, const int64_t *dims, int rank, int64_t n, int axis);
 bool   kt_dims_ok(const kt_call *c, const int64_t *dims, int rank);      /* or records the failure */
 bool   kt_dtype_ok(const kt_call *c, kn_dtype dtype);                    /* of a tensor; or records the failure */
 
