@@ -377,7 +377,8 @@ KN_API kn_tensor *kn_batch_norm_opt(kn_tensor *x, kn_tensor *gamma, kn_tensor *b
  * after see the new ones. Memory lent by kn_wrap is not written. Returns t. */
 KN_API kn_tensor *kn_assign(kn_tensor *t, kn_tensor *value);
 /* d loss / d x[i] for each of n tensors into grad[i]; loss has one element. A tensor loss does not depend on gets
- * zeros. A gradient belongs to the current scope. */
+ * zeros. A gradient belongs to the current scope. An x made by kn_full and its like is a variable of its own once it is
+ * realized, marked or a parameter of an optimiser; until then all constants of one value are one. */
 KN_API kn_status kn_gradient(kn_tensor *loss, kn_tensor *const *x, int n, kn_tensor **grad);
 /* As above for the tensors marked with kn_requires_grad; read with kn_grad. */
 KN_API kn_tensor *kn_requires_grad(kn_tensor *t);

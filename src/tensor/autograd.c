@@ -141,7 +141,11 @@ kn_tensor *kn_requires_grad(kn_tensor *t) {
     if (!kn_is_float(kg_dtype(c.g, node)))
         return kt_fail(c.kn, KN_ERR_DTYPE, "kn_requires_grad: the tensor is %s: only floats have gradients",
                        kn_dtypes[kg_dtype(c.g, node)].name);
-    kt_slot_of(t)->flags |= KT_REQUIRES_GRAD;
+    /* Constants of one value are one node: storage makes this one a variable. */
+    kt_slot *s = kt_slot_of(t);
+    if (kt_is_constant(c.g, node) && s->flags & KT_OWNABLE && !kt_make_storage(c.kn, "kn_requires_grad", &s, 1))
+        return kt_poison(&c);
+    s->flags |= KT_REQUIRES_GRAD;
     return t;
 }
 

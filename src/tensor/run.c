@@ -92,10 +92,17 @@ static kn_ref copy_storage(kn_context *kn, kn_ref node) {
 
 /* ---- notes of what is computed --------------------------------------------------------------------------------- */
 
-/* Not making a note costs a second computation, never a wrong value: a failed allocation is not reported. */
+bool kt_is_constant(const kn_graph *g, kn_ref node) {
+    while (kn_is_movement(kg_op(g, node)) && kg_op(g, node) != KN_OP_STACK) node = kg_at(g, node, 0);
+    return kg_op(g, node) == KN_OP_CONST;
+}
+
+/* Not making a note costs a second computation, never a wrong value: a failed allocation is not reported. A constant is
+ * the same node in every expression, so storage that was filled with it says nothing about the others: with a note, a
+ * relu after that would read its 0 from there, and have a gradient to it. */
 static void note_realized(kn_context *kn, kn_ref node, kn_ref storage) {
     size_t old = kn->realized_cap;
-    if (node == storage || !KN_GROW(kn->alloc, kn->known, kn->known_cap, kn->nknown + 1)) return;
+    if (node == storage || kt_is_constant(kn->g, node) || !KN_GROW(kn->alloc, kn->known, kn->known_cap, kn->nknown + 1)) return;
     if (!KN_GROW(kn->alloc, kn->realized, kn->realized_cap, (size_t)node + 1)) return;
     memset(kn->realized + old, 0, (kn->realized_cap - old) * sizeof *kn->realized);
     if (!kn->realized[node]) kn->known[kn->nknown++] = node;

@@ -132,6 +132,8 @@ kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int 
 kn_tensor *kt_storage(kn_context *kn, const char *op, kn_dtype dtype, const int64_t *dims, int rank, const void *data);
 /* The BUFFER below a storage node (RESHAPEs of BUFFER), 0 if it is none. */
 kn_ref kt_buffer_of(const kn_graph *g, kn_ref node);
+/* A number, however it is spread out. */
+bool kt_is_constant(const kn_graph *g, kn_ref node);
 /* The node of a handle, following `realized`. */
 kn_ref kt_node(kt_slot *s);
 /* Give tensors that are not views storage of their own, with their values in it. False: recorded under `op`. */
