@@ -16,7 +16,7 @@ enum { /* picoseconds */
     PS_ALU = 10, PS_SLOW = 40, PS_EXP = 120, PS_SIN = 300, PS_IDIV = 200, PS_RANDOM = 600, PS_LOAD = 30,
     PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_KERNEL = 1000000
 };
-enum { CACHE_BYTES = 4 << 20 };
+enum { CACHE_BYTES = 4 << 20, CUT = 4 };
 
 static double op_ps(const kn_graph *g, kn_ref n) {
     int op = kg_op(g, n);
@@ -141,7 +141,10 @@ static bool wants_root(const kl_fuse *z, kn_ref n) {
     if (inlined <= 0) return false;
     double bytes = size * kn_dsize(kg_dtype(z->g, n));
     double read  = bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE;
-    return inlined > bytes * (PS_WRITE_BYTE + groups * read) + PS_KERNEL;
+    double store = bytes * (PS_WRITE_BYTE + groups * read) + PS_KERNEL;
+    /* One kernel computes it again while its row is near, in vectors; storing it would cut that kernel in two, and what
+     * both halves read would be read twice. */
+    return inlined > (groups == 1 && again < 1.5 ? CUT : 1) * store;
 }
 
 /* Does the use walk the node along the group's outermost loops, each axis one loop, in order? */
