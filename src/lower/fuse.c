@@ -17,6 +17,7 @@ enum { /* picoseconds */
     PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_KERNEL = 1000000
 };
 enum { CACHE_BYTES = 4 << 20, CUT = 4 };
+enum { FULL = 1000 }; /* operations of a kernel; the system's compiler takes the square of a function's length */
 
 static double op_ps(const kn_graph *g, kn_ref n) {
     int op = kg_op(g, n);
@@ -120,6 +121,8 @@ static bool is_product(const kn_graph *g, kn_ref n) {
     return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
 }
 
+static bool full(const kl_fuse *z, int group) { return z->group[group].size >= FULL; }
+
 static bool wants_root(const kl_fuse *z, kn_ref n) {
     const kl_info *info = &z->info[n];
     int            op   = kg_op(z->g, n);
@@ -132,6 +135,7 @@ static bool wants_root(const kl_fuse *z, kn_ref n) {
         evals += z->use[u].evals;
         if (z->use[u].group != last) groups++;
         last = z->use[u].group;
+        if (full(z, last) && kg_dtype(z->g, n) != KN_INDEX) return true;
     }
     double again = evals / size - 1, inlined = again > 0 ? again * info->work : 0;
     if (is_product(z->g, n) && !is_gather(z, n))
@@ -164,7 +168,7 @@ static bool walks_prefix(const kl_fuse *z, const kl_use *u) {
 static int joinable(const kl_fuse *z, kn_ref n) {
     int best = -1;
     for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
-        if (!walks_prefix(z, &z->use[u])) continue;
+        if (!walks_prefix(z, &z->use[u]) || full(z, z->use[u].group)) continue;
         int  grp = z->use[u].group;
         bool ok  = true;
         for (int v = z->info[n].use; v >= 0 && ok; v = z->use[v].next)
@@ -178,7 +182,7 @@ static int joinable(const kl_fuse *z, kn_ref n) {
 static bool join_scalars(kl_fuse *z, kn_ref n, int *own) {
     if (kg_numel(z->g, n) != 1) return true;
     for (size_t g = 0; g < z->ngroup; g++) {
-        bool ok = z->group[g].nrange == 0 && !z->group[g].empty;
+        bool ok = z->group[g].nrange == 0 && !z->group[g].empty && !full(z, (int)g);
         for (int u = z->info[n].use; u >= 0 && ok; u = z->use[u].next)
             ok = z->use[u].group != (int)g && !kl_group_before(z, z->use[u].group, (int)g);
         if (!ok) continue;
@@ -259,8 +263,10 @@ bool kl_decide(kl_fuse *z) {
             continue;
         }
         if (op == KN_OP_PARAM && !note_param_reads(z, n)) return false;
-        for (int u = info->use; u >= 0; u = z->use[u].next)
+        for (int u = info->use; u >= 0; u = z->use[u].next) {
+            if (!is_leaf(op) && !is_view(op)) z->group[z->use[u].group].size++;
             if (!kl_spread(z, u)) return false;
+        }
     }
     /* Loads of stored values are reads of the version their STORE made. */
     for (size_t s = 0; s < z->nstorage; s++) {

@@ -52,6 +52,7 @@ typedef struct kl_group {
     kn_ref range[KN_MAX_RANK]; /* output loops, outermost first */
     int    nrange;
     bool   empty;              /* no elements: no kernel */
+    int    size;               /* operations in place, counted for each use */
     int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
 } kl_group;
 
