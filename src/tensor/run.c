@@ -322,7 +322,8 @@ static void settle(run_state *r, kt_slot *s, int root, kn_ref value) {
     s->node  = st;
     s->store = shared || owned_twice(r->kn, kt_buffer_of(r->kn->g, st), s) ? 0 : st;
     s->flags |= KT_OWNABLE;
-    if (!r->dep[value]) note_realized(r->kn, value, st);
+    /* a tensor asked for twice is settled twice, the second time from its new storage, which `dep` does not know */
+    if (value < r->ndep && !r->dep[value]) note_realized(r->kn, value, st);
 }
 
 static bool run_roots(run_state *r, kt_slot *const *want, int n) {
