@@ -151,14 +151,16 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     }
     /* A product: a reduction that uses what does not move with the lanes, or with another output loop. */
     int  row   = -1;
-    bool tiled = false;
+    bool tiled = false, shared = false; /* shared: rows use the vectors of one another, not just the scalars */
     for (int o = 0; o < outputs && (lane >= 0 || best > 0); o++) {
         if (o == lane || nest.origin[o].extent < 2 || nest.origin[o].closer != tile) continue;
         for (int i = 0; i < v.naccess; i++) {
             const ko_access *a = &v.access[i];
-            if (a->reduce && kg_depends(g, a->reduce, nest.origin[o].range) && stride_in(&v, a, o) == 0 &&
-                (lane < 0 || kg_depends(g, a->reduce, nest.origin[lane].range)))
-                row = o, tiled = true;
+            if (!a->reduce || !kg_depends(g, a->reduce, nest.origin[o].range) || stride_in(&v, a, o) != 0) continue;
+            if (lane >= 0 && !kg_depends(g, a->reduce, nest.origin[lane].range)) continue;
+            bool vector = lane >= 0 && stride_in(&v, a, lane) != 0;
+            if (vector || !shared) row = o, tiled = true;
+            shared |= vector;
         }
     }
     if (lane >= 0) {
