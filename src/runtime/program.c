@@ -5,12 +5,28 @@
 
 #include <string.h>
 
+/* Machine code checks no index: one that bounds do not show to be inside is not compiled. */
+static bool program_index(const kn_graph *g, kn_ref n, kn_fault *f) {
+    const int64_t *dims = kg_shape(g, kg_at(g, n, 0), NULL);
+    for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
+        kn_ref i = kg_at(g, n, k);
+        if (kg_numel(g, i) == 0 || (kg_min(g, i) >= 0 && kg_max(g, i) < dims[k - 1])) continue;
+        return kn_fail(f, KN_ERR_UNSUPPORTED,
+                       "INDEX: index %u may lie outside 0..%lld: bound it by MAX and MIN, or use INTERP", k,
+                       (long long)dims[k - 1] - 1);
+    }
+    return true;
+}
+
 /* Loops, calls and buffers are what the compiler makes, not what it takes. */
 static bool program_fits(const kn_graph *g, kn_ref root, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
     bool     ok = true;
     if (!kg_reach(g, &root, 1, &order, &n)) return kn_oom(f);
+    if (kg_dtype(g, root) == KN_VOID && kg_op(g, root) != KN_OP_SINK && kg_op(g, root) != KN_OP_TUPLE)
+        ok = kn_fail(f, KN_ERR_UNSUPPORTED, "%s has no value: a program ends with a value, a TUPLE or a SINK",
+                     kn_ops[kg_op(g, root)].name);
     for (uint32_t i = 0; i < n && ok; i++) {
         int  op    = kg_op(g, order[i]);
         bool below = op == KN_OP_END || op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM ||
@@ -19,6 +35,7 @@ static bool program_fits(const kn_graph *g, kn_ref root, kn_fault *f) {
         if (below)
             ok = kn_fail(f, KN_ERR_UNSUPPORTED,
                          "%s: only tensor programs over PARAMs are compiled; INTERP runs any stage", kn_ops[op].name);
+        else if (op == KN_OP_INDEX) ok = program_index(g, order[i], f);
     }
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;

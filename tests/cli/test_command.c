@@ -90,6 +90,9 @@ static void test_programs(void) {
     expect("ir cli_a.kn --after optimize --opts SPLIT:0:2:UPCAST", 0, "UPCAST");
     expect("ir cli_a.kn --after optimize --opts FROB", 1, "koine ir: ");
     expect("ir cli_a.kn --stop-after expand --json --time", 0, "\"seconds\": {\"callify\": ");
+    put("cli_index.kn", "%x = PARAM {slot=0} [4]\n%1 = INDEX %x (MUL (RANGE {rank=1} 4) 1000000000)\n");
+    expect("eval cli_index.kn --fill seq", 1, "may lie outside 0..3");
+    expect("eval cli_index.kn --fill seq --device INTERP", 1, "out of bounds");
     expect("eval cli_kernel.kn --fill seq", 1, "INTERP runs any stage");
     expect("eval cli_kernel.kn --fill seq --device INTERP", 0, "f32[4]\n[-0.0, -1.0, -2.0, -3.0]");
     expect("eval cli_a.kn --fill seq --json", 0,
@@ -114,7 +117,7 @@ static void test_programs(void) {
     expect("eval cli_a.kn --in cli_x.npy cli_i.npy cli_x.npy", 1, "has no PARAM slot 2");
     expect("eval cli_a.kn --fill rand --out a.npy b.npy", 1, "1 values, --out names 2 files");
     expect("eval cli_a.kn --in=cli_x.npy --in=missing.npy", 1, "missing.npy");
-    static const char *const made[] = {"cli_a.kn",  "cli_bad.kn", "cli_kernel.kn", "cli_loop.kn",
+    static const char *const made[] = {"cli_a.kn",  "cli_bad.kn", "cli_kernel.kn", "cli_index.kn", "cli_loop.kn",
                                        "cli_x.npy", "cli_i.npy",  "cli_y.npy"};
     for (int k = 0; k < KN_COUNT(made); k++) unlink(made[k]);
 }
