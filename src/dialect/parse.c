@@ -9,8 +9,9 @@
  *   operand   = "%" name | constant | "[" [ operand { "," operand } ] "]" | "(" node [ ":" type ] ")"
  *   constant  = integer | number ":" dtype | "true" | "false"
  *   type      = dtype [ "[" size { "," size } "]" ] with size = integer | "%" name | "?"
- * "#" starts a comment. A newline ends a statement, except inside brackets. */
-#include "dialect/uop.h"
+ * "#" starts a comment. A newline ends a statement, except inside brackets. The bestiary's spellings are in spell.c. An
+ * INDEX whose last source is a bool is a gated one: the gate goes to the LOAD or STORE that uses it. */
+#include "dialect/spell.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,18 +22,19 @@
 typedef struct text_name {
     const char *at;
     size_t      len;
-    kn_ref      ref;
+    kn_ref      ref, gate;
 } text_name;
 
 /* A node whose sources are being read. */
 typedef struct text_frame {
-    int         op, dtype;
-    uint16_t    tag;
-    uint64_t    arg;
-    size_t      base;  /* of its sources in reader.src */
-    char        close; /* what ends it: '\n' (a statement), ')' or ']' */
-    bool        comma; /* in a list: the next thing is a comma or the end */
-    const char *at;
+    int                op, dtype;
+    uint16_t           tag;
+    uint64_t           arg;
+    size_t             base;  /* of its sources in reader.src */
+    char               close; /* what ends it: '\n' (a statement), ')' or ']' */
+    bool               comma; /* in a list: the next thing is a comma or the end */
+    const char        *at;
+    const kn_spelling *spelling; /* NULL: the dialect's own */
 } text_frame;
 
 typedef struct reader {
@@ -45,10 +47,11 @@ typedef struct reader {
     size_t      table_cap;
     text_frame *frames;
     size_t      frames_cap, depth;
-    kn_ref     *src;
-    size_t      src_cap, src_n;
+    kn_ref     *src, *gate; /* gate[i]: of a gated INDEX src[i], else 0 */
+    size_t      src_cap, gate_cap, src_n;
     int64_t    *words;
     size_t      words_cap, words_n;
+    bool        gated; /* the last statement is a gated INDEX */
 } reader;
 
 static bool reader_fail(reader *r, const char *at, kn_status code, const char *fmt, ...) KN_PRINTF(4, 5);
@@ -229,13 +232,13 @@ static size_t name_slot(const reader *r, const char *at, size_t len) {
     return i;
 }
 
-static kn_ref find_name(const reader *r, const char *at, size_t len) {
-    if (!r->table_cap) return 0;
+static const text_name *find_name(const reader *r, const char *at, size_t len) {
+    if (!r->table_cap) return NULL;
     size_t i = name_slot(r, at, len);
-    return r->table[i] ? r->names[r->table[i] - 1].ref : 0;
+    return r->table[i] ? &r->names[r->table[i] - 1] : NULL;
 }
 
-static bool add_name(reader *r, const char *at, size_t len, kn_ref ref) {
+static bool add_name(reader *r, const char *at, size_t len, kn_ref ref, kn_ref gate) {
     const kn_alloc *a = kg_alloc(r->g);
     if (!KN_GROW(a, r->names, r->names_cap, r->names_n + 1)) return kn_oom(r->f);
     if (2 * (r->names_n + 1) > r->table_cap) {
@@ -248,19 +251,26 @@ static bool add_name(reader *r, const char *at, size_t len, kn_ref ref) {
         for (size_t i = 0; i < r->names_n; i++)
             r->table[name_slot(r, r->names[i].at, r->names[i].len)] = (uint32_t)i + 1;
     }
-    r->names[r->names_n++]          = (text_name){at, len, ref};
+    r->names[r->names_n++]          = (text_name){at, len, ref, gate};
     r->table[name_slot(r, at, len)] = (uint32_t)r->names_n;
     return true;
 }
 
 /* "%name", which must be defined. */
-static bool read_name(reader *r, kn_ref *ref) {
+static bool read_name(reader *r, kn_ref *ref, kn_ref *gate) {
     const char *at, *percent = r->p++;
     size_t      len = word(r, &at);
     if (!len) return reader_fail(r, percent, KN_ERR_FORMAT, "expected a name after '%%'");
-    *ref = find_name(r, at, len);
+    const text_name *found = find_name(r, at, len);
+    *ref                   = found ? found->ref : 0;
+    *gate                  = found ? found->gate : 0;
     if (!*ref) return reader_fail(r, percent, KN_ERR_FORMAT, "%%%.*s is not defined above", clip(len), at);
     return true;
+}
+
+static int text_dtype(const char *at, size_t len) {
+    int dt = kn_dtype_by_name(at, len);
+    return dt >= 0 ? dt : kn_spelled_dtype(at, len);
 }
 
 /* ---- constants ----------------------------------------------------------------------------------------------- */
@@ -346,7 +356,7 @@ static bool read_const(reader *r, int *dtype, uint64_t *bits) {
     r->p++;
     const char *name;
     size_t      len = word(r, &name);
-    int         dt  = kn_dtype_by_name(name, len);
+    int         dt  = text_dtype(name, len);
     if (dt <= KN_VOID) return reader_fail(r, name, KN_ERR_FORMAT, "'%.*s' is not a dtype", clip(len), name);
     *dtype = dt;
     if (kn_is_float(dt)) return odd_nan || const_float(r, at, t, dt, bits);
@@ -372,7 +382,7 @@ static bool read_dtype(reader *r, int64_t *v) {
     const char *at;
     skip_space(r, true);
     size_t len = word(r, &at);
-    *v         = kn_dtype_by_name(at, len);
+    *v         = text_dtype(at, len);
     return *v >= 0 || reader_fail(r, at, KN_ERR_FORMAT, "'%.*s' is not a dtype", clip(len), at);
 }
 
@@ -428,13 +438,16 @@ static bool read_list(reader *r) {
 }
 
 /* name=value, ... up to the brace; `present`: there is a brace at all. */
-static bool read_words(reader *r, kn_arg_kind kind, bool present, uint64_t *arg) {
+static bool read_words(reader *r, kn_arg_kind kind, const kn_spelling *s, bool present, uint64_t *arg) {
     kn_arg_info info = kn_arg_info_of(kind);
     uint32_t    seen = 0;
     r->words_n       = 0;
-    for (int i = 0; i < info.fixed; i++)
-        if (!push_word(r, kn_arg_field(kind, i)->dflt)) return false;
-    skip_space(r, true);
+    for (int i = 0; i < info.fixed; i++) {
+        const kn_field *f = kn_arg_field(kind, i);
+        bool            a = s && f->type == 'a' && s->space >= 0, t = s && f->type == 't' && s->dtype >= 0;
+        if (!push_word(r, a ? s->space : t ? s->dtype : f->dflt)) return false;
+    }
+    if (present) skip_space(r, true);
     if (present && peek(r) != '}')
         for (;;) {
             const char *at;
@@ -458,13 +471,30 @@ static bool read_words(reader *r, kn_arg_kind kind, bool present, uint64_t *arg)
     return *arg || kn_oom(r->f);
 }
 
+/* {begin_pads=(1, 0), end_pads=(0, 2)} of PAD, {begins=(1, 0), ends=(3, 2)} of SHRINK: both lists in one run of words.
+ */
+static bool read_box(reader *r, text_frame *fr) {
+    static const char *const names[2][2] = {{"begin_pads", "end_pads"}, {"begins", "ends"}};
+    fr->spelling                         = fr->op == KN_OP_PAD ? &kn_spell_pad : &kn_spell_shrink;
+    r->words_n                           = 0;
+    for (int k = 0; k < 2; k++) {
+        const char *at, *want = names[fr->op == KN_OP_SHRINK][k];
+        skip_space(r, true);
+        size_t len = word(r, &at);
+        if (!word_is(at, len, want)) return reader_fail(r, at, KN_ERR_FORMAT, "expected %s", want);
+        if (!expect(r, '=') || !read_list(r) || (k == 0 && !expect(r, ','))) return false;
+    }
+    fr->arg = kg_intern_words(r->g, r->words, (int)r->words_n);
+    return fr->arg || kn_oom(r->f);
+}
+
 static bool read_arg(reader *r, text_frame *fr, bool present) {
-    kn_arg_kind kind = kn_ops[fr->op].arg;
+    kn_arg_kind kind = fr->spelling && fr->spelling->arg != KN_ARG_COUNT ? fr->spelling->arg : kn_ops[fr->op].arg;
     const char *at   = r->p;
     int64_t     v    = 0;
     uint32_t    id   = 0;
     fr->arg          = 0;
-    if (kn_arg_is_words(kind)) return read_words(r, kind, present, &fr->arg);
+    if (kn_arg_is_words(kind)) return read_words(r, kind, fr->spelling, present, &fr->arg);
     if (!present) {
         if (kind == KN_ARG_DTYPE)
             return reader_fail(r, at, KN_ERR_FORMAT, "%s needs a dtype, as in {f32}", kn_ops[fr->op].name);
@@ -472,7 +502,9 @@ static bool read_arg(reader *r, text_frame *fr, bool present) {
         return true;
     }
     switch (kind) {
-    case KN_ARG_NONE: return reader_fail(r, at, KN_ERR_FORMAT, "%s takes no arg", kn_ops[fr->op].name);
+    case KN_ARG_NONE:
+        if (fr->op == KN_OP_PAD || fr->op == KN_OP_SHRINK) return read_box(r, fr);
+        return reader_fail(r, at, KN_ERR_FORMAT, "%s takes no arg", kn_ops[fr->op].name);
     case KN_ARG_INT:
         if (!read_int(r, &v)) return false;
         break;
@@ -491,8 +523,11 @@ static bool read_arg(reader *r, text_frame *fr, bool present) {
 
 /* ---- nodes --------------------------------------------------------------------------------------------------- */
 
-static bool push_src(reader *r, kn_ref n) {
-    if (!KN_GROW(kg_alloc(r->g), r->src, r->src_cap, r->src_n + 1)) return kn_oom(r->f);
+static bool push_src(reader *r, kn_ref n, kn_ref gate) {
+    if (!KN_GROW(kg_alloc(r->g), r->src, r->src_cap, r->src_n + 1) ||
+        !KN_GROW(kg_alloc(r->g), r->gate, r->gate_cap, r->src_n + 1))
+        return kn_oom(r->f);
+    r->gate[r->src_n]  = gate;
     r->src[r->src_n++] = n;
     return true;
 }
@@ -510,11 +545,15 @@ static bool read_head(reader *r, char close) {
     skip_space(r, true);
     size_t len = word(r, &at);
     int    op  = kn_op_by_name(at, len);
+
+    const kn_spelling *spelling = op < 0 ? kn_spelling_of(at, len) : NULL;
+    if (spelling) op = spelling->op;
     if (op <= 0)
         return reader_fail(r, at, KN_ERR_FORMAT, len ? "'%.*s' is not an op" : "expected an op%.*s", clip(len), at);
     text_frame *fr = push_frame(r, op, close);
     if (!fr) return false;
-    fr->at = at;
+    fr->at       = at;
+    fr->spelling = spelling;
     skip_space(r, close != '\n');
     if (peek(r) == '!') {
         int64_t tag;
@@ -530,12 +569,48 @@ static bool read_head(reader *r, char close) {
     return !present || expect(r, '}');
 }
 
+/* Takes the gate of a gated INDEX among the frame's sources to where the dialect has it. *gate: of the node to be made,
+ * if that is a gated INDEX itself. False: it is used otherwise. */
+static bool move_gate(reader *r, text_frame *fr, kn_ref *gate) {
+    size_t n = r->src_n - fr->base;
+    *gate    = 0;
+    if (fr->op == KN_OP_INDEX && n >= 3 && kg_dtype(r->g, r->src[r->src_n - 1]) == KN_BOOL) *gate = r->src[--r->src_n];
+    for (size_t i = fr->base; i < r->src_n; i++) {
+        kn_ref at = r->gate[i], x = r->src[i];
+        if (!at) continue;
+        r->gate[i] = 0;
+        bool first = i == fr->base, last = i + 1 == r->src_n; /* LOAD(buffer, index) repeats the buffer */
+        if (fr->op == KN_OP_LOAD && last && n <= 2) {
+            int    dt        = kg_dtype(r->g, x);
+            kn_ref zero      = kn_is_float(dt) ? kg_float(r->g, dt, 0) : kg_int(r->g, dt, 0);
+            r->src[fr->base] = x;
+            r->src_n         = fr->base + 1;
+            if (!push_src(r, zero, 0) || !push_src(r, at, 0)) return false;
+            return true;
+        }
+        if (fr->op == KN_OP_STORE && first && n == 2) return push_src(r, at, 0);
+        if (fr->op == KN_OP_STORE && i == fr->base + 1 && n >= 3) { /* (buffer, index, value, ranges...) */
+            kn_ref *s = r->src + fr->base;
+            s[0]      = kg_store(r->g, x, s[2], at);
+            memmove(s + 1, s + 3, (n - 3) * sizeof *s);
+            r->src_n -= 2;
+            fr->op = n > 3 ? KN_OP_END : KN_OP_GROUP;
+            return true;
+        }
+        return reader_fail(r, fr->at, KN_ERR_FORMAT, "a gated INDEX is read by LOAD or written by STORE, nothing else");
+    }
+    return true;
+}
+
 /* Closes the innermost frame; its node. */
-static kn_ref make_frame(reader *r) {
+static kn_ref make_frame(reader *r, kn_ref *gate) {
     text_frame *fr = &r->frames[r->depth - 1];
-    uint32_t    k  = (uint32_t)(r->src_n - fr->base);
-    kn_ref      n  = kg_make_tag(r->g, fr->op, fr->dtype, fr->tag, fr->arg, k ? r->src + fr->base : NULL, k);
     kn_fault   *gf = kg_fault(r->g);
+    kn_ref      n  = 0;
+    if (move_gate(r, fr, gate)) {
+        uint32_t k = (uint32_t)(r->src_n - fr->base);
+        n = kn_spell_node(r->g, fr->spelling, fr->op, fr->dtype, fr->tag, fr->arg, k ? r->src + fr->base : NULL, k);
+    }
     if (!n)
         reader_fail(r, fr->at, gf->code ? gf->code : KN_ERR_INTERNAL, "%s",
                     gf->code ? gf->text : "the node was refused");
@@ -561,8 +636,8 @@ static bool check_type(reader *r, kn_ref n) {
                 r->p++;
                 fits = fits && k < rank && dims[k] < 0;
             } else if (peek(r) == '%') {
-                kn_ref s;
-                if (!read_name(r, &s)) return false;
+                kn_ref s, gate;
+                if (!read_name(r, &s, &gate)) return false;
                 fits = fits && k < rank && dims[k] == -(int64_t)s;
             } else {
                 if (!read_int(r, &v)) return false;
@@ -587,13 +662,13 @@ static bool check_type(reader *r, kn_ref n) {
 }
 
 /* The operands of the frames above and including a statement's; its node. */
-static kn_ref read_operands(reader *r) {
+static kn_ref read_operands(reader *r, kn_ref *out_gate) {
     while (r->depth) {
         text_frame *fr     = &r->frames[r->depth - 1];
         bool        nested = fr->close != '\n';
         skip_space(r, nested);
         char   c = peek(r);
-        kn_ref n = 0;
+        kn_ref n = 0, gate = 0;
         if (r->p >= r->end && nested) {
             reader_fail(r, fr->at, KN_ERR_FORMAT, "no '%c' closes this", fr->close);
             return 0;
@@ -604,7 +679,7 @@ static kn_ref read_operands(reader *r) {
                 return 0;
             }
             char close = fr->close;
-            if (!(n = make_frame(r))) return 0;
+            if (!(n = make_frame(r, &gate))) return 0;
             if (c == ':' && !check_type(r, n)) return 0;
             skip_space(r, nested);
             if (peek(r) != close) {
@@ -612,7 +687,10 @@ static kn_ref read_operands(reader *r) {
                             close);
                 return 0;
             }
-            if (!r->depth) return n;
+            if (!r->depth) {
+                *out_gate = gate;
+                return n;
+            }
             r->p++;
             fr = &r->frames[r->depth - 1];
         } else if (fr->close == ']' && fr->comma) {
@@ -624,7 +702,7 @@ static kn_ref read_operands(reader *r) {
             fr->comma = false;
             continue;
         } else if (c == '%') {
-            if (!read_name(r, &n)) return 0;
+            if (!read_name(r, &n, &gate)) return 0;
         } else if (c == '[') {
             if (!push_frame(r, KN_OP_STACK, ']')) return 0;
             r->p++;
@@ -644,7 +722,7 @@ static kn_ref read_operands(reader *r) {
                 return 0;
             }
         }
-        if (!push_src(r, n)) return 0;
+        if (!push_src(r, n, gate)) return 0;
         fr->comma = true;
     }
     return 0;
@@ -666,8 +744,9 @@ static kn_ref read_statement(reader *r) {
         reader_fail(r, percent, KN_ERR_FORMAT, "%%%.*s is defined twice", clip(len), name);
         return 0;
     }
-    kn_ref n = expect(r, '=') && read_head(r, '\n') ? read_operands(r) : 0;
-    return n && add_name(r, name, len, n) ? n : 0;
+    kn_ref gate = 0, n = expect(r, '=') && read_head(r, '\n') ? read_operands(r, &gate) : 0;
+    r->gated = gate != 0;
+    return n && add_name(r, name, len, n, gate) ? n : 0;
 }
 
 kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f) {
@@ -680,6 +759,7 @@ kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f) {
         skip_space(&r, true);
         if (r.p >= r.end) {
             if (!n) reader_fail(&r, r.p, KN_ERR_FORMAT, "no statement: a program ends with the one that is its value");
+            if (n && r.gated) n = 0, reader_fail(&r, r.p, KN_ERR_FORMAT, "a gated INDEX is no value: LOAD it");
             break;
         }
         if (!(n = read_statement(&r))) break;
@@ -689,6 +769,7 @@ kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f) {
     kn_free(a, r.table, r.table_cap * sizeof *r.table);
     kn_free(a, r.frames, r.frames_cap * sizeof *r.frames);
     kn_free(a, r.src, r.src_cap * sizeof *r.src);
+    kn_free(a, r.gate, r.gate_cap * sizeof *r.gate);
     kn_free(a, r.words, r.words_cap * sizeof *r.words);
     *kg_fault(g) = saved;
     return n;

@@ -58,6 +58,7 @@ static void test_round_trip(void) {
     round_trip(kernel, NULL);
     round_trip("%1 = CONST {2.5:f32}", "%1 = CONST {2.5:f32} : f32\n");
     round_trip("%1 = STACK 1 2 3", "%1 = STACK 1 2 3 : index[3]\n");
+    round_trip("%1 = SINK\n%2 = CALL %1 3\n", "%1 = SINK\n%2 = CALL %1 3\n");
     round_trip("%1 = TUPLE []", "%1 = TUPLE []\n");
     round_trip("%1 = TUPLE", "%1 = TUPLE\n");
     round_trip("%1 = CONST !3 {7}\n%2 = TUPLE %1 7", "%1 = CONST !3 {7} : index\n%2 = TUPLE %1 7\n");
