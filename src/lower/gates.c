@@ -1,7 +1,8 @@
 /* gates.c - gate -> bounds: REDUCE{ADD} over r of a value that is zero unless a condition on r holds.
  *
- * Takes: a reduction over ranges in normal form. Gives: the same sum with r replaced by the one value that counts (loads that
- * depended on r get the gate that this value is in range), or with r's loop cut to constant bounds; 0 where neither fits. */
+ * Takes: a reduction over ranges in normal form. Gives: the same sum with r replaced by the one value that counts
+ * (loads that depended on r get the gate that this value is in range), or with r's loop cut to constant bounds; 0 where
+ * neither fits. */
 #include "lower/gates.h"
 
 #include <string.h>
@@ -21,7 +22,8 @@ static bool collect(const kn_graph *g, kn_ref c, kl_conds *out) {
     stack[top++] = c;
     while (top) {
         kn_ref x = stack[--top];
-        if ((kg_op(g, x) == KN_OP_AND || kg_op(g, x) == KN_OP_MUL) && kg_dtype(g, x) == KN_BOOL && top + 2 <= MAX_TERMS) {
+        if ((kg_op(g, x) == KN_OP_AND || kg_op(g, x) == KN_OP_MUL) && kg_dtype(g, x) == KN_BOOL &&
+            top + 2 <= MAX_TERMS) {
             stack[top++] = kg_at(g, x, 0);
             stack[top++] = kg_at(g, x, 1);
         } else {
@@ -37,8 +39,8 @@ static kn_ref negate(kn_graph *g, kn_ref c) {
     return inner ? inner : kg_op1(g, KN_OP_NOT, c);
 }
 
-/* x = 0 unless the conjunction holds, then *rest. Looks through one WHERE with a zero arm, a gated load, a bool as a number, or
- * one factor that is such. */
+/* x = 0 unless the conjunction holds, then *rest. Looks through one WHERE with a zero arm, a gated load, a bool as a
+ * number, or one factor that is such. */
 static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest) {
     if (kg_op(g, x) == KN_OP_WHERE) {
         kn_ref c = kg_at(g, x, 0), a = kg_at(g, x, 1), b = kg_at(g, x, 2);
@@ -59,7 +61,8 @@ static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest) {
         kl_conds part = {.n = 0};
         kn_ref   inner;
         int      op = kg_op(g, kg_at(g, x, k));
-        if ((op == KN_OP_CAST || op == KN_OP_WHERE || op == KN_OP_LOAD) && split_gate(g, kg_at(g, x, k), &part, &inner)) {
+        if ((op == KN_OP_CAST || op == KN_OP_WHERE || op == KN_OP_LOAD) &&
+            split_gate(g, kg_at(g, x, k), &part, &inner)) {
             *conds = part;
             *rest  = kg_is_const(g, inner, 1) ? kg_at(g, x, 1 - k) : kg_op2(g, KN_OP_MUL, inner, kg_at(g, x, 1 - k));
             return true;
@@ -82,7 +85,8 @@ static kn_ref below_casts(const kn_graph *g, kn_ref x) {
 static bool solve_equal(kn_graph *g, kn_ref c, kn_ref r, kn_ref *value) {
     kn_ref cmp = c, a, b;
     if (kg_op(g, c) == KN_OP_NOT) cmp = kg_at(g, c, 0);
-    if (kg_op(g, cmp) != (cmp == c ? KN_OP_CMPEQ : KN_OP_CMPNE) || !kn_is_int(kg_dtype(g, kg_at(g, cmp, 0)))) return false;
+    if (kg_op(g, cmp) != (cmp == c ? KN_OP_CMPEQ : KN_OP_CMPNE) || !kn_is_int(kg_dtype(g, kg_at(g, cmp, 0))))
+        return false;
     for (uint32_t k = 0; k < 2; k++) {
         a = below_casts(g, kg_at(g, cmp, k));
         b = kg_at(g, cmp, 1 - k);
@@ -133,7 +137,8 @@ static kn_ref gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate) {
             break;
         }
         from[k] = l;
-        to[k++] = kg_load_gated(g, at, own ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0), own ? kg_op2(g, KN_OP_AND, own, gate) : gate);
+        to[k++] = kg_load_gated(g, at, own ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0),
+                                own ? kg_op2(g, KN_OP_AND, own, gate) : gate);
     }
     if (x && k) x = kg_substitute(g, x, from, to, k);
     kn_free(kg_alloc(g), from, fc * sizeof *from);
@@ -181,7 +186,8 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
         kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
         for (int i = 0; i < conds.n; i++) {
             if (!kg_depends(g, conds.c[i], r) || !solve_equal(g, conds.c[i], r, &value)) continue;
-            kn_ref in   = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), value), kg_op2(g, KN_OP_CMPLT, value, bound));
+            kn_ref in   = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), value),
+                                 kg_op2(g, KN_OP_CMPLT, value, bound));
             kn_ref more = conjunction(g, &conds, i), gate = more ? kg_op2(g, KN_OP_AND, in, more) : in;
             kn_ref x    = gate_loads(g, rest, r, gate);
             if (x) x = kg_op3(g, KN_OP_WHERE, gate, x, zero);
@@ -196,7 +202,8 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
         if (lo == 0 && hi == was) continue;
         if (lo >= hi) return zero;
         kn_ref all   = conjunction(g, &conds, -1);
-        kn_ref fresh = kg_range(g, kg_idx(g, hi - lo), kg_field(g, r, KN_F_RANGE_id), (int)kg_field(g, r, KN_F_RANGE_type));
+        kn_ref fresh =
+            kg_range(g, kg_idx(g, hi - lo), kg_field(g, r, KN_F_RANGE_id), (int)kg_field(g, r, KN_F_RANGE_type));
         kn_ref at    = lo ? kg_op2(g, KN_OP_ADD, fresh, kg_idx(g, lo)) : fresh;
         kn_ref x     = all ? kg_op3(g, KN_OP_WHERE, all, rest, zero) : rest;
         return close_rest(g, n, kg_substitute(g, x, &r, &at, 1), k, fresh);
@@ -227,10 +234,11 @@ static int64_t top_id(const kn_graph *g, kn_ref end, kn_ref sum) {
     return top;
 }
 
-/* The loops l (all but v, outermost) around: set p[v] to 0 for all v; then for each i: p[e] += x where e is in range. The i
- * loops carry a dependence through p, which their type REDUCE under an END says. */
+/* The loops l (all but v, outermost) around: set p[v] to 0 for all v; then for each i: p[e] += x where e is in range.
+ * The i loops carry a dependence through p, which their type REDUCE under an END says. */
 static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref rest, kn_ref more) {
-    kn_ref   store = kg_at(g, end, 0), at = kg_at(g, store, 0), sum = kg_at(g, store, 1), p = kg_at(g, at, 0), flat = kg_at(g, at, 1);
+    kn_ref store = kg_at(g, end, 0), at = kg_at(g, store, 0), sum = kg_at(g, store, 1), p = kg_at(g, at, 0),
+           flat   = kg_at(g, at, 1);
     kl_loops fill = {.n = 0}, carry = {.n = 0};
     kn_ref   outer[MAX_LOOPS], zero = kg_int(g, kg_dtype(g, sum), 0), bound = kg_at(g, v, 0);
     int      nouter = 0;
@@ -240,7 +248,9 @@ static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref 
     if (!copy_loop(g, &fill, v, id++, KN_AXIS_LOOP)) return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, sum); k++)
         if (!copy_loop(g, &carry, kg_at(g, sum, k), id++, KN_AXIS_REDUCE)) return 0;
-    kn_ref cleared = kg_end(g, kg_store(g, kg_index(g, p, (kn_ref[]){kg_substitute(g, flat, fill.from, fill.to, fill.n)}, 1), zero, 0), fill.to, 1);
+    kn_ref cleared = kg_end(
+        g, kg_store(g, kg_index(g, p, (kn_ref[]){kg_substitute(g, flat, fill.from, fill.to, fill.n)}, 1), zero, 0),
+        fill.to, 1);
     kn_ref gate    = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), e), kg_op2(g, KN_OP_CMPLT, e, bound));
     if (more) gate = kg_op2(g, KN_OP_AND, gate, more);
     kn_ref x    = gate_loads(g, rest, v, gate), deps[MAX_LOOPS * 2 + 1] = {cleared};
@@ -263,7 +273,8 @@ kn_ref kl_scatter(kn_rw *rw, kn_ref n) {
     kn_graph *g     = rw->g;
     kn_ref    store = kg_at(g, n, 0), sum = kg_at(g, store, 1), rest, e;
     kl_conds  conds = {.n = 0};
-    if (kg_nsrc(g, store) != 2 || kg_nsrc(g, n) > MAX_LOOPS || kg_nsrc(g, sum) < 2 || kg_nsrc(g, sum) > MAX_LOOPS) return 0;
+    if (kg_nsrc(g, store) != 2 || kg_nsrc(g, n) > MAX_LOOPS || kg_nsrc(g, sum) < 2 || kg_nsrc(g, sum) > MAX_LOOPS)
+        return 0;
     if (kg_nsrc(g, kg_at(g, store, 0)) != 2 || kg_op(g, kg_at(g, kg_at(g, store, 0), 0)) != KN_OP_PARAM) return 0;
     if (!split_gate(g, kg_at(g, sum, 0), &conds, &rest)) return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {

@@ -34,7 +34,8 @@ static bool ix_affine_bounds(const kn_graph *g, const kn_affine *f, int64_t *lo,
     for (int i = 0; i < f->n; i++) {
         int64_t a = kg_min(g, f->atom[i]), b = kg_max(g, f->atom[i]), x, y;
         if (a == INT64_MIN || b == INT64_MAX) return false;
-        if (!kn_mul_ok(f->coef[i], f->coef[i] < 0 ? b : a, &x) || !kn_mul_ok(f->coef[i], f->coef[i] < 0 ? a : b, &y)) return false;
+        if (!kn_mul_ok(f->coef[i], f->coef[i] < 0 ? b : a, &x) || !kn_mul_ok(f->coef[i], f->coef[i] < 0 ? a : b, &y))
+            return false;
         if (!kn_add_ok(*lo, x, lo) || !kn_add_ok(*hi, y, hi)) return false;
     }
     return true;
@@ -48,7 +49,8 @@ static bool ix_const(const kn_graph *g, kn_ref n, int64_t *v) {
 
 static kn_ref ix_op_const(kn_graph *g, int op, kn_ref x, int64_t c) { return kg_op2(g, op, x, kg_idx(g, c)); }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------ */
+/* ---- sums
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* Is q = y div b, for q an IDIV by a constant and y any node? Also where q = w div (a b) and y = w div a. */
 static bool ix_is_quotient(const kn_graph *g, kn_ref q, kn_ref y, int64_t b) {
@@ -64,7 +66,8 @@ static bool ix_join_quotient(const kn_graph *g, kn_affine *f) {
     for (int i = 0; i < f->n; i++) {
         int64_t b, kb;
         kn_ref  m = f->atom[i];
-        if (kg_op(g, m) != KN_OP_MOD || !ix_const(g, kg_at(g, m, 1), &b) || b <= 0 || !kn_mul_ok(f->coef[i], b, &kb)) continue;
+        if (kg_op(g, m) != KN_OP_MOD || !ix_const(g, kg_at(g, m, 1), &b) || b <= 0 || !kn_mul_ok(f->coef[i], b, &kb))
+            continue;
         for (int j = 0; j < f->n; j++) {
             if (j == i || f->coef[j] != kb || !ix_is_quotient(g, f->atom[j], kg_at(g, m, 0), b)) continue;
             int64_t k = f->coef[i];
@@ -93,7 +96,8 @@ kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n) {
     return kg_from_affine(g, &f);
 }
 
-/* ---- quotients and remainders ------------------------------------------------------------------------------------------- */
+/* ---- quotients and remainders
+ * ------------------------------------------------------------------------------------------- */
 
 /* x = c * q + rest, term by term and by the base: rest keeps the terms c does not divide and the base mod c. */
 static void ix_split_by(const kn_affine *x, int64_t c, kn_affine *q, kn_affine *rest) {
@@ -125,8 +129,8 @@ static bool ix_in_one_block(const kn_graph *g, const kn_affine *f, int64_t c, in
     return *k == kn_floor_div(hi, c);
 }
 
-/* x = c * q + rest with each coefficient of rest the nearest to zero, where that leaves rest in [k c, (k + 1) c): rows of
- * one length read as rows of another. False: it does not, or the terms are not small numbers. */
+/* x = c * q + rest with each coefficient of rest the nearest to zero, where that leaves rest in [k c, (k + 1) c): rows
+ * of one length read as rows of another. False: it does not, or the terms are not small numbers. */
 static bool ix_split_near(const kn_graph *g, const kn_affine *x, int64_t c, kn_affine *q, kn_affine *rest, int64_t *k) {
     bool moved = false;
     q->n = rest->n = 0;
@@ -215,7 +219,8 @@ kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n) {
     return t.n ? kg_op2(g, KN_OP_ADD, m, kg_from_affine(g, &t)) : t.base ? ix_op_const(g, KN_OP_ADD, m, t.base) : m;
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------------------------------------- */
+/* ---- comparisons
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static int64_t ix_ceil_div(int64_t a, int64_t b) { return kn_floor_div(a, b) + (kn_floor_mod(a, b) != 0); }
 

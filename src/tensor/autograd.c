@@ -1,8 +1,8 @@
 /* autograd.c - gradients of handles: kn_gradient, kn_backward and what they leave behind.
  *
- * A value that was computed while its scope is open stands as storage in what was built since. The context's notes of what
- * is computed tell which node that storage holds, so history is looked up there: reading a loss, or a value on the way
- * to it, does not cut the gradient. */
+ * A value that was computed while its scope is open stands as storage in what was built since. The context's notes of
+ * what is computed tell which node that storage holds, so history is looked up there: reading a loss, or a value on the
+ * way to it, does not cut the gradient. */
 #include "tensor/gradient.h"
 #include "tensor/tensor.h"
 
@@ -175,6 +175,7 @@ kn_tensor *kn_grad(kn_tensor *t) {
     if (!kt_begin(&c, "kn_grad", &t, 1, &node)) return NULL;
     kn_tensor *grad = kt_slot_of(t)->grad;
     if (grad && kt_slot_of(grad)) return grad;
-    kt_error(c.kn, KN_ERR_STATE, "kn_grad: no gradient: kn_backward has not run in this scope, or the tensor is not marked");
+    kt_error(c.kn, KN_ERR_STATE,
+             "kn_grad: no gradient: kn_backward has not run in this scope, or the tensor is not marked");
     return NULL;
 }

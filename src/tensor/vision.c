@@ -2,8 +2,8 @@
  *
  * Contract: compositions of movement ops, products and reductions; none is an op of its own. Windows are made so that
  * they and their gradients are affine indices: x is repeated once for each position in the window, and each repetition
- * is shifted by reading rows of one length as rows that are longer by the dilation. All repetitions (the output channels
- * too) are made by one EXPAND before any shift, so that the gradient of x is one reduction over all of them: a
+ * is shifted by reading rows of one length as rows that are longer by the dilation. All repetitions (the output
+ * channels too) are made by one EXPAND before any shift, so that the gradient of x is one reduction over all of them: a
  * convolution that gathers. */
 #include "tensor/tensor.h"
 
@@ -33,9 +33,10 @@ static bool vision_axis_ok(const kt_call *c, kn_ref x, int i, vision_axis *a) {
     }
     int64_t room = a->in + 2 * a->before - (a->kernel - 1) * a->dilation;
     if (room < 1) {
-        kt_fail(c->kn, KN_ERR_SHAPE, "%s: a window of %lld, dilation %lld, does not fit into the %s of %s, padding %lld",
-                c->op, (long long)a->kernel, (long long)a->dilation, i ? "width" : "height",
-                kt_shape_text(c->g, x, t), (long long)a->before);
+        kt_fail(c->kn, KN_ERR_SHAPE,
+                "%s: a window of %lld, dilation %lld, does not fit into the %s of %s, padding %lld", c->op,
+                (long long)a->kernel, (long long)a->dilation, i ? "width" : "height", kt_shape_text(c->g, x, t),
+                (long long)a->before);
         return false;
     }
     a->out = (room - 1) / a->stride + 1;
@@ -322,7 +323,8 @@ kn_tensor *kn_batch_norm_opt(kn_tensor *x, kn_tensor *gamma, kn_tensor *beta, co
         int     naxes = 0;
         for (int i = 0; i < rank; i++)
             if (i != 1) axes[naxes++] = i, each *= s[i];
-        if (each < 1) return kt_fail(c.kn, KN_ERR_SHAPE, "kn_batch_norm: %s has no elements", kt_shape_text(c.g, n[0], t));
+        if (each < 1)
+            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_batch_norm: %s has no elements", kt_shape_text(c.g, n[0], t));
         kn_ref k = kt_const(&c, dt, 1.0 / (double)each);
         mean     = kg_op2(c.g, KN_OP_MUL, kg_reduce(c.g, w, KN_OP_ADD, axes, naxes), k);
         d        = kg_op2(c.g, KN_OP_SUB, w, mean);

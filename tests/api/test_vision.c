@@ -1,5 +1,5 @@
-/* Convolution, pooling, batch normalisation, argmax, scatter_add, cumsum and dropout against loops in double, forward and
- * backward. */
+/* Convolution, pooling, batch normalisation, argmax, scatter_add, cumsum and dropout against loops in double, forward
+ * and backward. */
 #include "api.h"
 
 #include <string.h>
@@ -90,8 +90,8 @@ static void convolution(kn_context *kn) {
     x = kn_full(kn, 100, KN_I8, KN_DIMS(1, 1, 2, 2));
     CHECK_EQ(kn_dtype_of(kn_conv2d(x, x, NULL)), KN_I32);
     CHECK_VALUES(kn_conv2d(x, x, NULL), 40000);
-    CHECK_VALUES(kn_conv2d(kn_zeros(kn, KN_F32, KN_DIMS(1, 0, 2, 2)), kn_zeros(kn, KN_F32, KN_DIMS(1, 0, 2, 1)), NULL), 0,
-                 0);
+    CHECK_VALUES(kn_conv2d(kn_zeros(kn, KN_F32, KN_DIMS(1, 0, 2, 2)), kn_zeros(kn, KN_F32, KN_DIMS(1, 0, 2, 1)), NULL),
+                 0, 0);
     /* misuse */
     x = kn_ones(kn, KN_F32, KN_DIMS(1, 4, 3, 3));
     CHECK_FAILS(kn, kn_conv2d(x, kn_ones(kn, KN_F32, KN_DIMS(2, 3, 2, 2)), NULL), KN_ERR_SHAPE, "(1,4,3,3)");

@@ -17,7 +17,8 @@ static bool count(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault
     kn_eval_opts o    = {0};
     int          none = 0;
     for (size_t k = 0; k < p->nparam; k++)
-        slot[k] = (kn_array){calloc((size_t)p->param[k].size + 1, (size_t)kn_dsize(p->param[k].dtype)), p->param[k].size, p->param[k].dtype};
+        slot[k] = (kn_array){calloc((size_t)p->param[k].size + 1, (size_t)kn_dsize(p->param[k].dtype)),
+                             p->param[k].size, p->param[k].dtype};
     bool ok = kn_eval(g, root, slot, (int)p->nparam, NULL, &none, &o, f);
     for (size_t k = 0; k < p->nparam; k++) free(slot[k].data);
     steps = o.steps;

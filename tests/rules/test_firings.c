@@ -34,8 +34,8 @@ static void firings_in_the_compiler(void) {
     kn_validate_begin(&validation);
     CHECK(corpus_each(CORPUS_DIR, lower_one, NULL) > 0);
     kn_validate_end();
-    printf("     %d programs, %d kernels: %ld firings evaluated on %ld assignments\n", programs, kernels, validation.firings,
-           validation.trials);
+    printf("     %d programs, %d kernels: %ld firings evaluated on %ld assignments\n", programs, kernels,
+           validation.firings, validation.trials);
 }
 
 int main(void) {

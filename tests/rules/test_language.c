@@ -43,7 +43,8 @@ static void bad_rules_are_refused(void) {
     refused("group g\nrule a (ADD x 0) @int => y\n", "bad.rules:2: error: rule a: y is not bound");
     refused("group g\nrule a (ADD x 0) if c > 1 @int => x\n", "rule a: c is not bound");
     refused("group g\nrule a (ADD x y) @int => (MUL x {y + 1})\n", "y has no value here");
-    refused("group g\nrule a (ADD x 0) @int => x\nrule a (MUL x 1) @int => x\n", "bad.rules:3: error: rule a: the name is taken");
+    refused("group g\nrule a (ADD x 0) @int => x\nrule a (MUL x 1) @int => x\n",
+            "bad.rules:3: error: rule a: the name is taken");
     refused("group g\nrule a (ADD x y:const) @int => x\n\nrule b (ADD (MUL x y) 0) @int => x\n",
             "bad.rules:4: error: rule b can never fire");
     refused("group g\nrule a (ADD 0 x) @int => x\nrule b (ADD (MUL x y) 0) @int => x\n", "rule b can never fire");
@@ -115,7 +116,9 @@ static const char *const program =
 static void own_rules_run(void) {
     const char *cc = getenv("CC");
     write_text("own.rules", rules);
-    write_text("own.h", "#include \"rewrite/rewrite.h\"\nbool ready(kn_rw *rw, kn_ref x);\nkn_ref own_rule(kn_rw *rw, kn_ref n);\n");
+    write_text(
+        "own.h",
+        "#include \"rewrite/rewrite.h\"\nbool ready(kn_rw *rw, kn_ref x);\nkn_ref own_rule(kn_rw *rw, kn_ref n);\n");
     write_text("own.c", program);
     if (!CHECK(run("%s/rulegen -o . own.rules", KN_TEST_BUILD) == 0)) puts(output());
     if (run("%s --version", cc && *cc ? cc : "cc") != 0) {
