@@ -200,7 +200,10 @@ int cli_run_devices(cli *c) {
         else if (cpu)
             printf("%-8s this machine's processor, up to %d threads\n", *d, kn_cpu_count());
         else
-            printf("%-8s the reference interpreter\n", *d);
+            printf("%-8s %s\n", *d,
+                   !strcmp(*d, "INTERP") ? "the reference interpreter"
+                   : !strcmp(*d, "NULL") ? "compiles kernels and runs none, to measure the rest"
+                                         : "files as tensors (kn_map); it computes nothing");
     }
     if (json) printf("]}\n");
     return 0;

@@ -39,6 +39,7 @@ typedef struct kn_context kn_context;
 typedef struct kn_tensor  kn_tensor;
 typedef struct kn_scope   kn_scope;
 typedef struct kn_optim   kn_optim;
+typedef struct kn_jit     kn_jit;
 
 typedef enum kn_status {
     KN_OK              = 0,
@@ -85,7 +86,8 @@ typedef int64_t kn_dim;
 
 /* Everything optional; zero is the default. */
 typedef struct kn_config {
-    const char *device;    /* "CPU" (default) or "INTERP", the reference interpreter */
+    const char *device;    /* "CPU" (default); "INTERP", the reference interpreter; or "NULL", which compiles kernels,
+                              runs none and gives zeros: to measure everything else */
     const char *target;    /* code generator of the CPU: "c" (the default, and the only one so far) */
     const char *cache_dir; /* folder for compiled kernels; NULL: nothing is written outside a temporary file */
     const char *cc;        /* the C compiler to run; default $CC or "cc" */
@@ -407,6 +409,31 @@ KN_API kn_optim *kn_sgd_opt(kn_context *kn, kn_tensor *const *params, int n, con
 KN_API kn_optim *kn_adam_opt(kn_context *kn, kn_tensor *const *params, int n, const kn_adam_opts *o);
 /* Gradients of loss and the assignments of one step; they run at kn_end (or kn_realize of a parameter). */
 KN_API kn_status kn_minimize(kn_optim *opt, kn_tensor *loss);
+
+/* ---- functions and captured steps ------------------------------------------------------------------------------ */
+
+/* A piece of a program: nout results from nin inputs, built with the functions above. It may use tensors made outside,
+ * by way of `user`. It is called to see what it builds (traced), not each time its values are wanted, so reading a
+ * value in it is KN_ERR_STATE, and so is kn_keep. What it makes is gone afterwards but for out[]. */
+typedef kn_status (*kn_fn)(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]);
+
+/* A step that is traced at its first call with inputs of given shapes and dtypes and then replayed: a replay calls the
+ * compiled kernels, and builds, matches and allocates nothing. The step belongs to the scope open now; NULL only for a
+ * NULL argument or out of memory. fn may be called again, to trace inputs of other shapes, or when what it used is no
+ * longer what it was. */
+KN_API kn_jit *kn_jit_new(kn_context *kn, kn_fn fn, void *user);
+/* One step, now. Inputs that are storage, or rows of it (kn_rows), are bound where they are; others are computed first.
+ * Assignments that fn made (kn_minimize too) happen at each call, to the tensors it made them to; in[] cannot be
+ * assigned. Tensors made outside that fn used are read as they are at the time of each call, refilled by kn_write or
+ * assigned since; random numbers are drawn anew. out[] are the same tensors at each call with these shapes, overwritten
+ * by the next one (lazy tensors built from them keep the values they were built from); they live as long as the step.
+ * After a failure out[] is poison; assignments did not happen unless a kernel was stopped (kn_cancel). While another
+ * function is traced, fn becomes part of it. */
+KN_API kn_status kn_call(kn_jit *jit, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]);
+/* The results of fn as a FUNCTION of the dialect: traced once, lazy, differentiable, and inlined where it is compiled.
+ * Tensors made outside that fn uses become further arguments. It has no effects: kn_assign in it is KN_ERR_STATE. */
+KN_API kn_status kn_function(kn_context *kn, kn_fn fn, void *user, int nin, kn_tensor *const in[], int nout,
+                             kn_tensor *out[]);
 
 #ifdef __cplusplus
 }

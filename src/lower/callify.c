@@ -59,6 +59,10 @@ static bool row_slice(const kl_copy *c, kn_ref n, kn_ref *buffer, int64_t *offse
     return true;
 }
 
+bool kl_row_slice(kn_graph *g, const kn_ref *realized, uint32_t nrealized, kn_ref n, kn_ref *buffer, int64_t *offset) {
+    return row_slice(&(kl_copy){.from = g, .realized = realized, .nrealized = nrealized}, n, buffer, offset);
+}
+
 /* A PARAM of the text form, flat as buffers are. */
 static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
     kl_program    *p    = c->p;

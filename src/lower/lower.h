@@ -73,6 +73,9 @@ typedef struct kl_binding {
 bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n, kl_program *p,
                 kl_binding *b, kn_fault *f);
 
+/* n is a SHRINK that keeps a run of a BUFFER: which one, and from which element. Such a view is bound, not computed. */
+bool kl_row_slice(kn_graph *g, const kn_ref *realized, uint32_t nrealized, kn_ref n, kn_ref *buffer, int64_t *offset);
+
 /* Callify of a program of the text form: values, a TUPLE of them, or a SINK of tensor-level STOREs, over PARAMs, which keep
  * their slots. Results get the slots above; out_slot has room for `cap`. */
 bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f);

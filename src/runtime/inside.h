@@ -21,6 +21,8 @@ typedef struct kr_schedule {
     uint64_t   key;
     kl_program p; /* p.g is the key in full */
     void      *temp_block, *temp;
+    void     **bufs; /* room for the arguments of any of its kernels */
+    size_t     nbufs;
 } kr_schedule;
 
 struct kn_runtime {
@@ -28,7 +30,7 @@ struct kn_runtime {
     const kn_alloc *a;
     kn_config     cfg;
     kn_str        device, cache_dir, cc_name;
-    bool          interpret;
+    bool          interpret, idle; /* idle: NULL, which compiles kernels and calls none */
     int           threads;
     kr_buffer    *buffer; /* ascending slots */
     size_t        nbuffer, buffer_cap, dead;

@@ -22,6 +22,7 @@ kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     kn_str_puts(&rt->cache_dir, rt->cfg.cache_dir ? rt->cfg.cache_dir : "");
     kn_str_puts(&rt->cc_name, rt->cfg.cc ? rt->cfg.cc : "");
     rt->interpret = !strcmp(kn_str_c(&rt->device), "INTERP");
+    rt->idle      = !strcmp(kn_str_c(&rt->device), "NULL");
     rt->threads   = rt->cfg.threads;
     rt->next_slot = 1;
     if (!rt->device.failed && !rt->cache_dir.failed && !rt->cc_name.failed) return rt;

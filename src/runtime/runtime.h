@@ -32,6 +32,25 @@ bool kr_run(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nreali
 /* Write the program of the roots as it is after `stage` (names in koine.h at kn_dump). */
 bool kr_dump(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
              const char *stage, kn_str *out, kn_fault *f);
+
+/* A run that is lowered and compiled once and then repeated without a graph. */
+typedef struct kr_capture kr_capture;
+/* A buffer it works on, each once. The caller may put another of the same dtype and of at least that size in its
+ * place; `offset` is where it begins in that buffer, in bytes. */
+typedef struct kr_source {
+    int64_t slot, offset;
+    kn_ref  node;    /* of the graph captured from: its BUFFER; stale once that graph changes */
+    bool    written; /* by the run */
+} kr_source;
+/* The roots as of kr_run, which does not run: results[i] has what a run will put there. The schedule stays the
+ * runtime's. */
+kr_capture *kr_capture_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
+                           int n, kn_ref *results, kn_fault *f);
+void        kr_capture_free(kr_capture *c);
+kr_source  *kr_capture_sources(kr_capture *c, int *n);
+/* Allocates nothing but the bytes of buffers that have none yet (and what the interpreter needs). */
+bool kr_replay(kr_capture *c, kn_fault *f);
+
 void kr_stats(kn_runtime *rt, kn_stats *out); /* fills all but .size */
 void kr_cancel(kn_runtime *rt);
 

@@ -14,6 +14,7 @@
 void kr_schedule_free(kn_runtime *rt, kr_schedule *s) {
     if (!s) return;
     kr_aligned_free(rt->a, s->temp_block, (size_t)KN_MAX(s->p.temp_bytes, 1));
+    kn_free(rt->a, s->bufs, s->nbufs * sizeof *s->bufs);
     kl_program_free(&s->p);
     kn_free(rt->a, s, sizeof *s);
 }
@@ -75,7 +76,10 @@ kr_schedule *kr_schedule_get(kn_runtime *rt, kl_program *p, kn_fault *f) {
     s->key = key;
     s->p   = *p;
     ok     = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) && progress(rt, "compiling", 1, f);
-    if (ok && s->p.temp_bytes && !(s->temp = kr_aligned(rt->a, (size_t)s->p.temp_bytes, &s->temp_block))) ok = kn_oom(f);
+    if (ok && s->p.temp_bytes && !(s->temp = kr_aligned(rt->a, (size_t)s->p.temp_bytes, &s->temp_block)))
+        ok = kn_oom(f);
+    for (size_t i = 0; i < s->p.nkernel; i++) s->nbufs = KN_MAX(s->nbufs, s->p.kernel[i].nargs);
+    if (ok && s->nbufs && !(s->bufs = kn_zalloc(rt->a, s->nbufs * sizeof *s->bufs))) ok = kn_oom(f);
     rt->stats.compile_seconds += kn_now() - start;
     if (!ok) {
         kr_schedule_free(rt, s);
@@ -126,11 +130,8 @@ static kn_pool *pool_of(kn_runtime *rt, kn_fault *f) {
 
 bool kr_schedule_run(kn_runtime *rt, kr_schedule *s, void *const *data, kn_fault *f) {
     double start = kn_now();
-    size_t most  = 1;
+    void **bufs  = s->bufs;
     bool   ok    = true;
-    for (size_t i = 0; i < s->p.nkernel; i++) most = KN_MAX(most, s->p.kernel[i].nargs);
-    void **bufs = kn_zalloc(rt->a, most * sizeof *bufs);
-    if (!bufs) return kn_oom(f);
     for (size_t i = 0; i < s->p.nkernel && ok; i++) {
         kl_kernel *k = &s->p.kernel[i];
         for (size_t a = 0; a < k->nargs; a++)
@@ -138,15 +139,15 @@ bool kr_schedule_run(kn_runtime *rt, kr_schedule *s, void *const *data, kn_fault
         ok = progress(rt, "running", (double)i / (double)s->p.nkernel, f);
         if (!ok) break;
         kr_call c = {k->fn, bufs};
+        bool    share = k->chunks > 1 && k->flops + k->bytes > SHARE_WORK && !rt->idle && !rt->interpret;
         if (rt->interpret) ok = interpret(rt, k, &s->p, bufs, f);
-        else if (k->chunks > 1 && k->flops + k->bytes > SHARE_WORK && pool_of(rt, f)) kn_pool_run(rt->pool, k->chunks, call_part, &c);
-        else if (!f->code) call_part(&c, 0, k->chunks);
+        else if (share && pool_of(rt, f)) kn_pool_run(rt->pool, k->chunks, call_part, &c);
+        else if (!f->code && !rt->idle) call_part(&c, 0, k->chunks);
         ok = ok && !f->code;
         rt->stats.kernels_run++;
         rt->stats.flops += (uint64_t)k->flops;
     }
     rt->stats.kernels_last = s->p.nkernel;
     rt->stats.run_seconds += kn_now() - start;
-    kn_free(rt->a, bufs, most * sizeof *bufs);
     return ok;
 }

@@ -9,7 +9,7 @@
 #define CONTEXT_TEXT_(x) #x
 #define CONTEXT_TEXT(x) CONTEXT_TEXT_(x)
 
-static const char *const device_names[] = {"CPU", "INTERP", NULL};
+static const char *const device_names[] = {"CPU", "INTERP", "NULL", NULL};
 
 const char *const *kn_devices(void) {
     return device_names;
@@ -43,7 +43,7 @@ static bool check_names(const kn_config *cfg, kn_fault *f) {
     const char *dev   = cfg->device ? cfg->device : "CPU";
     bool        found = false;
     for (int i = 0; device_names[i]; i++) found |= !strcmp(dev, device_names[i]);
-    if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU and INTERP", dev);
+    if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU, INTERP and NULL", dev);
     if (cfg->target && strcmp(cfg->target, "c"))
         return kn_fail(f, KN_ERR_DEVICE, "kn_open: no target \"%s\": this build has c", cfg->target);
     if (cfg->threads < 0) return kn_fail(f, KN_ERR_ARG, "kn_open: %d threads: 0 chooses", cfg->threads);

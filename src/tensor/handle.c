@@ -14,7 +14,8 @@ _Static_assert(sizeof(kt_slot) <= KT_ALIGN, "a slot and its generation share 64 
 typedef struct kt_block {
     struct kt_block *next;
     size_t           size;
-    int64_t          data[];
+    void (*end)(void *object);
+    int64_t data[];
 } kt_block;
 
 /* ---- slots ----------------------------------------------------------------------------------------------------- */
@@ -93,6 +94,7 @@ void kt_slot_free(kt_slot *s) {
     if (s->kind == KT_SCOPE)
         for (kt_block *b = s->blocks, *next; b; b = next) {
             next = b->next;
+            if (b->end) b->end(b->data);
             kn_free(kn->alloc, b, b->size);
         }
     s->kind = KT_FREE;
@@ -122,6 +124,10 @@ void kt_unlink(kt_slot *t) {
 }
 
 void *kt_own(kn_context *kn, size_t size) {
+    return kt_own_object(kn, size, NULL);
+}
+
+void *kt_own_object(kn_context *kn, size_t size, void (*end)(void *object)) {
     size_t    bytes = sizeof(kt_block) + size;
     kt_block *b     = kn_zalloc(kn->alloc, bytes);
     if (!b) {
@@ -129,6 +135,7 @@ void *kt_own(kn_context *kn, size_t size) {
         return NULL;
     }
     b->size           = bytes;
+    b->end            = end;
     b->next           = kn->scope->blocks;
     kn->scope->blocks = b;
     return b->data;
@@ -216,6 +223,7 @@ kt_slot *kt_check(kn_context *kn, const char *op, kn_tensor *t) {
         kt_fail(kn, KN_ERR_ARG, "%s: tensors of different contexts: read one and kn_from it into the other", op);
         return NULL;
     }
+    if (kn->trace && !kt_trace_operand(kn, s)) return NULL;
     return s;
 }
 

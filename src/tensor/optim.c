@@ -128,7 +128,7 @@ static kn_ref step_state(kn_tensor *t) {
 static bool step_assign(const optim_step *s, kn_tensor *t, kn_ref value) {
     kt_slot *slot = kt_check(s->o->kn, s->o->op, t);
     value = slot ? kg_cast(s->g, value, kg_dtype(s->g, slot->store)) : 0;
-    if (!slot) return false;
+    if (!slot || !kt_may_assign(s->o->kn, s->o->op, slot)) return false;
     if (!value) return kt_take_fault(s->o->kn, kg_fault(s->g), s->o->op) == KN_OK;
     return kt_add_pending(s->o->kn, slot, value);
 }

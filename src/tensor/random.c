@@ -18,7 +18,9 @@ void kn_seed(kn_context *kn, uint64_t seed) {
 /* counter: u64 of shape (n). The two words of its block, as one u64. */
 static kn_ref random_block(const kt_call *c, kn_ref counter) {
     uint64_t key = kn_threefry2x32(c->kn->draws++, c->kn->seed);
-    return kg_op2(c->g, KN_OP_THREEFRY, counter, kt_storage_node(c->kn, KN_U64, NULL, 0, &key));
+    kn_ref   node = kt_storage_node(c->kn, KN_U64, NULL, 0, &key);
+    if (c->kn->trace && !kt_trace_draw(c->kn, node)) return 0;
+    return kg_op2(c->g, KN_OP_THREEFRY, counter, node);
 }
 
 /* Uniform in [0, 1) from the 24 high bits of the word of u64 `block` that starts at bit `shift`: a multiple of 2^-24,

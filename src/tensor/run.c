@@ -90,6 +90,12 @@ static kn_ref copy_storage(kn_context *kn, kn_ref node) {
     return data ? kt_storage_node(kn, (kn_dtype)kg_dtype(kn->g, node), dims, rank, data) : 0;
 }
 
+bool kt_unshare(kn_context *kn, kt_slot *s) {
+    kn_ref copy = copy_storage(kn, s->node);
+    if (copy) s->node = s->store = copy;
+    return copy != 0;
+}
+
 /* ---- notes of what is computed --------------------------------------------------------------------------------- */
 
 bool kt_is_constant(const kn_graph *g, kn_ref node) {
@@ -107,15 +113,16 @@ static void note_realized(kn_context *kn, kn_ref node, kn_ref storage) {
     memset(kn->realized + old, 0, (kn->realized_cap - old) * sizeof *kn->realized);
     if (!kn->realized[node]) kn->known[kn->nknown++] = node;
     kn->realized[node] = storage;
+    kn->notes++;
 }
 
-/* dep[n] = 1 for every node whose sources lead to one of the buffers. */
-static void mark_dependents(const kn_graph *g, const kn_ref *buffers, int n, uint8_t *dep, uint32_t count) {
+void kt_dependents(const kn_graph *g, const kn_ref *nodes, int n, uint8_t *dep, uint32_t count) {
     memset(dep, 0, count);
-    for (int i = 0; i < n; i++) dep[buffers[i]] = 1;
+    for (int i = 0; i < n; i++) dep[nodes[i]] = 1;
     for (kn_ref id = 1; id < count; id++) {
-        const kn_ref *src = kg_src(g, id);
-        for (uint32_t k = kg_nsrc(g, id); k-- > 0 && !dep[id];) dep[id] = dep[src[k]];
+        const kn_ref *src  = kg_src(g, id);
+        uint32_t      body = kg_op(g, id) == KN_OP_FUNCTION; /* it has sources of its own: PARAMs */
+        for (uint32_t k = kg_nsrc(g, id); k-- > body && !dep[id];) dep[id] = dep[src[k]];
     }
 }
 
@@ -132,11 +139,12 @@ static void forget_dependents(kn_context *kn, const uint8_t *dep) {
     kn->nknown = at;
 }
 
-bool kt_overwritten(kn_context *kn, kn_ref buffer) {
+bool kt_overwritten(kn_context *kn, const kn_ref *buffers, int n) {
+    if (!kn->nknown) return true;
     uint32_t count = kg_count(kn->g);
     uint8_t *dep   = kn_realloc(kn->alloc, NULL, 0, count);
     if (!dep) return kn_oom(kg_fault(kn->g));
-    mark_dependents(kn->g, &buffer, 1, dep, count);
+    kt_dependents(kn->g, buffers, n, dep, count);
     forget_dependents(kn, dep);
     kn_free(kn->alloc, dep, count);
     return true;
@@ -297,7 +305,7 @@ static bool build_roots(run_state *r, kt_slot *const *want, int n) {
     r->ndep = kg_count(g);
     r->dep  = kn_realloc(kn->alloc, NULL, 0, r->ndep);
     if (!r->dep) return kn_oom(kg_fault(g));
-    mark_dependents(g, r->inplace, r->ninplace, r->dep, r->ndep);
+    kt_dependents(g, r->inplace, r->ninplace, r->dep, r->ndep);
     return true;
 }
 
@@ -366,6 +374,7 @@ bool kt_run(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_
         any |= lazy || pending_of(kn, s);
     }
     if (!any) return true;
+    if (!kt_may_run(kn, op)) return false;
     bool ok = run_begin(&r, kn, n) && choose_pending(&r, want, n, depth) && find_readers(&r);
     if (!ok) kn_oom(kg_fault(g));
     ok = ok && build_roots(&r, want, n) && run_roots(&r, want, n);
@@ -398,9 +407,7 @@ bool kt_make_storage(kn_context *kn, const char *op, kt_slot *const *t, int n) {
     ok = ok && kt_run(kn, op, lazy, k, KT_NOW);
     for (int i = 0; ok && i < k; i++) {
         if (lazy[i]->store || !kg_numel(kn->g, lazy[i]->node)) continue;
-        kn_ref copy = copy_storage(kn, lazy[i]->node); /* it shares its buffer, or borrows it */
-        ok          = copy != 0;
-        if (ok) lazy[i]->node = lazy[i]->store = copy;
+        ok = kt_unshare(kn, lazy[i]); /* it shares its buffer, or borrows it */
     }
     kn_free(kn->alloc, lazy, ((size_t)n + 1) * sizeof *lazy);
     if (!ok && kg_fault(kn->g)->code != KN_OK) kt_take_fault(kn, kg_fault(kn->g), op);

@@ -48,10 +48,18 @@ static void end_innermost(kn_context *kn, kt_slot **keep, int *nkeep) {
     kt_slot_free(s);
 }
 
+void kt_abandon(kn_context *kn, kt_slot *s) {
+    kt_undo_pending(kn, s->depth);
+    while (kn->scope != s) end_innermost(kn, NULL, NULL);
+    end_innermost(kn, NULL, NULL);
+}
+
 kn_status kn_end(kn_scope *p) {
     kt_slot *s = kt_scope_of(p);
     if (!s) return p ? KN_ERR_STATE : KN_ERR_ARG;
-    kn_context *kn    = s->kn;
+    kn_context *kn = s->kn;
+    if (kn->trace && s->depth <= kn->trace->depth)
+        return kt_error(kn, KN_ERR_STATE, "kn_end: a function being traced ends a scope it has not begun");
     uint32_t    depth = s->depth;
     size_t      cap   = (size_t)kn->ntensors + 1;
     int         nkeep = 0;
@@ -59,11 +67,13 @@ kn_status kn_end(kn_scope *p) {
     if (!keep) kt_error(kn, KN_ERR_MEMORY, "kn_end: out of memory");
     while (kn->scope != s) end_innermost(kn, NULL, NULL);
     end_innermost(kn, keep, &nkeep);
-    if (kn->fault.code == KN_OK)
-        kt_run(kn, "kn_end", keep, nkeep, depth);
-    else
+    if (kn->fault.code != KN_OK)
         kt_undo_pending(kn, depth);
-    kt_sweep(kn);
+    else if (kn->trace) /* what would run becomes part of the trace */
+        for (size_t i = 0; i < kn->npending; i++) kn->pending[i].depth = KN_MIN(kn->pending[i].depth, depth - 1);
+    else
+        kt_run(kn, "kn_end", keep, nkeep, depth);
+    if (!kn->trace) kt_sweep(kn);
     kn_free(kn->alloc, keep, cap * sizeof *keep);
     kn_status code    = kn->fault.code;
     kn->fault.code    = KN_OK; /* the text stays for kn_error until the next kn_begin */

@@ -30,6 +30,7 @@ enum kt_flag {
     KT_OWNABLE       = 2, /* created or computed, not a view: kn_assign and kn_write may give it storage */
     KT_REQUIRES_GRAD = 4,
     KT_WANTED        = 8, /* of one run: this handle is about to become storage */
+    KT_OUTER         = 16, /* of one trace: made outside it, and used in it */
 };
 
 typedef struct kt_slot {
@@ -61,6 +62,16 @@ typedef struct kt_pending {
     kn_ref   copy;  /* of one run: that buffer, where the value was there to be copied */
 } kt_pending;
 
+/* A call of a kn_fn that builds a graph and runs nothing (trace.c). Its tensors belong to a scope of its own. */
+typedef struct kt_trace {
+    bool      function; /* of kn_function: there are no effects, and tensors made outside stay lazy */
+    uint32_t  depth;    /* of its scope */
+    kt_slot **outer;    /* the tensors made outside that it used; of a jit they have storage */
+    size_t    nouter, outer_cap;
+    int64_t  *draw; /* slots of the keys of random numbers drawn, in order */
+    size_t    ndraw, draw_cap;
+} kt_trace;
+
 struct kn_context {
     kn_alloc        own; /* what `alloc` points to when the config has an allocator */
     const kn_alloc *alloc;
@@ -81,6 +92,8 @@ struct kn_context {
     size_t      realized_cap;
     kn_ref     *known;
     size_t      nknown, known_cap;
+    uint64_t    notes; /* made so far */
+    kt_trace   *trace; /* the one that is going on, or NULL */
     kt_pending *pending;
     size_t      npending, pending_cap;
     uint64_t    seed, draws; /* random.c */
@@ -101,6 +114,8 @@ kn_status  kt_error(kn_context *kn, kn_status code, const char *fmt, ...) KN_PRI
 kn_status  kt_take_fault(kn_context *kn, kn_fault *f, const char *op); /* f is cleared */
 /* Memory (zeroed) that belongs to the innermost scope; NULL: out of memory, and recorded. */
 void *kt_own(kn_context *kn, size_t size);
+/* The same; `end` is called with it before it goes. */
+void *kt_own_object(kn_context *kn, size_t size, void (*end)(void *object));
 
 /* A tensor argument is live and of context kn; records what is wrong with it otherwise. kn may be NULL. */
 kt_slot *kt_check(kn_context *kn, const char *op, kn_tensor *t);
@@ -147,8 +162,12 @@ bool kt_add_pending(kn_context *kn, kt_slot *t, kn_ref value);
 /* The assignments of scopes of at least `depth` will not happen. */
 void kt_undo_pending(kn_context *kn, uint32_t depth);
 void kt_drop_pending(kn_context *kn, const kt_slot *t);
-/* A buffer is about to be overwritten in place (no lazy handle depends on it): forget what was computed from it. */
-bool kt_overwritten(kn_context *kn, kn_ref buffer);
+/* Buffers are about to be overwritten in place (no lazy handle depends on them): forget what was computed from them. */
+bool kt_overwritten(kn_context *kn, const kn_ref *buffers, int n);
+/* dep[n] = 1 for every node below `count` whose sources lead to one of nodes[]. */
+void kt_dependents(const kn_graph *g, const kn_ref *nodes, int n, uint8_t *dep, uint32_t count);
+/* The tensor gets storage of its own with what its storage holds now. False: in the graph's fault. */
+bool kt_unshare(kn_context *kn, kt_slot *s);
 /* mark[n] = 1 for every node reached from nodes[] through sources and through `realized`. With `stop`, of a realized
  * node only its storage is visited. mark has a byte for each of the `count` nodes of the graph. */
 bool kt_mark(kn_context *kn, const kn_ref *nodes, size_t n, bool stop, uint8_t *mark, uint32_t count);
@@ -157,6 +176,29 @@ kt_slot *kt_first(const kn_context *kn);
 kt_slot *kt_next(const kt_slot *s);
 /* Drop what no handle reaches: buffers, notes of realized nodes, and, once it is mostly dead, the graph's nodes. */
 void kt_sweep(kn_context *kn);
+
+/* ---- traces (trace.c) ------------------------------------------------------------------------------------------ */
+
+/* Open the trace's scope; kn->trace is t from here on. */
+bool kt_trace_begin(kn_context *kn, kt_trace *t, bool function);
+/* Calls fn; on success out[] are nout live tensors. */
+kn_status kt_trace_call(kn_context *kn, const char *op, kn_fn fn, void *user, int nin, kn_tensor *const *in, int nout,
+                        kn_tensor **out);
+/* The same of a call within a trace: what fn does becomes part of it. */
+kn_status kt_trace_inline(kn_context *kn, const char *op, kn_fn fn, void *user, int nin, kn_tensor *const *in, int nout,
+                          kn_tensor **out);
+/* Ends the scope: its tensors are gone, its assignments never happened. Handles outside it that depend on one of
+ * inputs[] are gone too. t's lists stay until kt_trace_free. */
+void kt_trace_end(kn_context *kn, kt_trace *t, const kn_ref *inputs, int ninputs);
+void kt_trace_free(kn_context *kn, kt_trace *t);
+/* What the front end tells the trace: an operand is used, a key was drawn (node: its storage), a value is asked for
+ * (false: it cannot be had, and that is recorded), a tensor is assigned (the same). */
+bool kt_trace_operand(kn_context *kn, kt_slot *s);
+bool kt_trace_draw(kn_context *kn, kn_ref node);
+bool kt_may_run(kn_context *kn, const char *op);
+bool kt_may_assign(kn_context *kn, const char *op, const kt_slot *s);
+/* End the scopes inside s, and s, without running anything. */
+void kt_abandon(kn_context *kn, kt_slot *s);
 
 /* ---- what ops share (elementwise.c, reduce.c) ------------------------------------------------------------------ */
 

@@ -65,7 +65,7 @@ kn_status kn_realize(kn_tensor *const *t, int n) {
     bool      ok = s != NULL;
     if (!ok) kt_error(kn, KN_ERR_MEMORY, "kn_realize: out of memory");
     for (int i = 0; ok && i < n; i++) ok = (s[i] = kt_check(kn, "kn_realize", t[i])) != NULL;
-    ok = ok && kt_run(kn, "kn_realize", s, n, KT_NOW);
+    ok = ok && kt_may_run(kn, "kn_realize") && kt_run(kn, "kn_realize", s, n, KT_NOW);
     for (int i = 0; ok && i < n; i++) s[i]->flags |= KT_OWNABLE;
     kn_free(kn->alloc, s, (size_t)n * sizeof *s);
     return ok ? KN_OK : kn->fault.code;
@@ -96,6 +96,7 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
                         kn_dtypes[dtype].name, (long long)need, bytes);
     if (!numel) return KN_OK;
     if (!dst) return kt_error(kn, KN_ERR_ARG, "%s: dst is NULL", op);
+    if (!kt_may_run(kn, op)) return kn->fault.code;
     if (!kt_run(kn, op, &s, 1, KT_NOW)) return kn->fault.code;
     kn_ref      buf  = kt_buffer_of(kn->g, s->node);
     kn_fault    f    = {KN_OK, ""};
@@ -161,7 +162,7 @@ kn_status kn_write(kn_tensor *t, const void *src, size_t bytes) {
     kn_context *kn = kn_context_of(t);
     if (!kn) return KN_ERR_ARG;
     kt_slot *s = kt_check(kn, "kn_write", t);
-    if (!s) return kn->fault.code;
+    if (!s || !kt_may_run(kn, "kn_write")) return kn->fault.code;
     int            rank, dtype = kg_dtype(kn->g, s->node);
     const int64_t *dims = kg_shape(kn->g, s->node, &rank);
     int64_t        want = kg_numel(kn->g, s->node) * kn_dsize(dtype);
@@ -184,7 +185,7 @@ kn_status kn_write(kn_tensor *t, const void *src, size_t bytes) {
     } else {
         kn_ref buf = kt_buffer_of(kn->g, s->store);
         void  *to  = kr_buffer_data(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), f);
-        if (!to || !kt_overwritten(kn, buf)) return kt_take_fault(kn, f, "kn_write");
+        if (!to || !kt_overwritten(kn, &buf, 1)) return kt_take_fault(kn, f, "kn_write");
         memcpy(to, src, bytes);
     }
     kt_drop_pending(kn, s);
@@ -202,6 +203,7 @@ kn_tensor *kn_assign(kn_tensor *t, kn_tensor *value) {
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_assign: the tensor is %s, the value %s", kt_shape_text(c.g, n[0], a),
                        kt_shape_text(c.g, n[1], b));
     if (!kg_numel(c.g, n[0])) return t;
+    if (!kt_may_assign(c.kn, "kn_assign", s)) return kt_poison(&c);
     bool first = c.kn->fault.code == KN_OK;
     if (!kt_make_storage(c.kn, "kn_assign", &s, 1)) {
         if (first) c.kn->sited = false;

@@ -1,4 +1,4 @@
-/* api.h - what the tests of the public API share: every test runs on every device of the build. */
+/* api.h - what the tests of the public API share: every test runs on every device that computes. */
 #ifndef KN_TEST_API_H
 #define KN_TEST_API_H
 
@@ -20,6 +20,7 @@ static inline kn_context *api_open(const char *device) {
 /* Runs test(kn) on a context of each device; nothing may be left in kn_error but what the test cleared. */
 static inline void api_each(void (*test)(kn_context *kn)) {
     for (const char *const *d = kn_devices(); *d; d++) {
+        if (!strcmp(*d, "NULL") || !strcmp(*d, "DISK")) continue; /* they compute nothing */
         kn_context *kn = api_open(*d);
         test(kn);
         if (!CHECK_STR(kn_error(kn), "")) printf("  on %s\n", *d);
