@@ -14,9 +14,9 @@
 /* ---- the machine --------------------------------------------------------------------------------------------- */
 enum { /* picoseconds */
     PS_ALU = 10, PS_SLOW = 40, PS_EXP = 120, PS_SIN = 300, PS_IDIV = 200, PS_RANDOM = 600, PS_LOAD = 30,
-    PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_KERNEL = 1000000
+    PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_STAGE_BYTE = 3, PS_KERNEL = 1000000
 };
-enum { CACHE_BYTES = 4 << 20, CUT = 4 };
+enum { CACHE_BYTES = 4 << 20, STAGE_BYTES = 256 << 10, CUT = 4 };
 enum { FULL = 1000 }; /* operations of a kernel; the system's compiler takes the square of a function's length */
 
 static double op_ps(const kn_graph *g, kn_ref n) {
@@ -61,6 +61,14 @@ static bool is_gather(const kl_fuse *z, kn_ref n) {
     return false;
 }
 
+/* A product with reuse: worth a kernel of its own rather than a loop inside another reduction. */
+static bool is_product(const kn_graph *g, kn_ref n) {
+    if (kg_op(g, n) != KN_OP_REDUCE || kg_field(g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
+    kn_ref x = kg_at(g, n, 0);
+    while (kg_op(g, x) == KN_OP_CAST) x = kg_at(g, x, 0);
+    return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
+}
+
 /* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back: were
  * it dear, it would be a root. */
 static void measure(kl_fuse *z) {
@@ -98,6 +106,11 @@ static void measure(kl_fuse *z) {
             own += w;
         }
         if (op == KN_OP_AFTER) own = size * PS_LOAD;
+        info->product = is_product(z->g, n) && !is_gather(z, n);
+        for (int64_t k = 0; k < n_src && (kn_is_alu(op) || is_view(op)); k++) {
+            kn_ref s = kg_at(z->g, n, (uint32_t)k);
+            info->product |= z->info[s].product && z->info[s].users == 1;
+        }
         if (is_gather(z, n)) own = size * (PS_LOAD + PS_ALU);
         info->work = own;
     }
@@ -113,42 +126,58 @@ static bool in_reduce_loop(const kl_fuse *z, const kl_use *u) {
     return false;
 }
 
-/* A product with reuse: worth a kernel of its own rather than a loop inside another reduction. */
-static bool is_product(const kn_graph *g, kn_ref n) {
-    if (kg_op(g, n) != KN_OP_REDUCE || kg_field(g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
-    kn_ref x = kg_at(g, n, 0);
-    while (kg_op(g, x) == KN_OP_CAST) x = kg_at(g, x, 0);
-    return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
+/* The axes that the uses walk apart; the rest is shared. False: the uses do not all stand in common loops of one group. */
+static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) {
+    int            first = z->info[n].use, rank;
+    const int64_t *dims  = kg_shape(z->g, n, &rank);
+    bool           shared = false;
+    *held                 = 1;
+    for (int a = 0; a < rank; a++) staged[a] = false;
+    for (int u = first; u >= 0; u = z->use[u].next) {
+        if (z->use[u].group != z->use[first].group || z->use[u].gate) return false;
+        for (int a = 0; a < rank; a++) staged[a] |= z->use[u].idx[a] != z->use[first].idx[a];
+    }
+    for (int a = 0; a < rank; a++) {
+        if (staged[a]) *held = kn_sat_mul(*held, dims[a]);
+        else shared |= dims[a] > 1 && !kg_closed(z->r, z->use[first].idx[a]);
+    }
+    return shared && *held > 1;
 }
 
 static bool full(const kl_fuse *z, int group) { return z->group[group].size >= FULL; }
 
-static bool wants_root(const kl_fuse *z, kn_ref n) {
+typedef enum kl_place { KL_INLINE, KL_STAGE, KL_ROOT } kl_place;
+
+static kl_place place_of(const kl_fuse *z, kn_ref n) {
     const kl_info *info = &z->info[n];
     int            op   = kg_op(z->g, n);
-    if (info->out >= 0 || (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL)) return true;
-    if (is_leaf(op) || is_view(op) || is_mask(z, n) || info->index || !kg_numel(z->g, n)) return false;
+    if (info->out >= 0 || (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL)) return KL_ROOT;
+    if (is_leaf(op) || is_view(op) || is_mask(z, n) || info->index || !kg_numel(z->g, n)) return KL_INLINE;
     double size = (double)kg_numel(z->g, n), evals = 0;
     int    groups = 0, last = -1;
-    bool   nested = false;
+    bool   nested = false, product = info->product;
     for (int u = info->use; u >= 0; u = z->use[u].next) {
         evals += z->use[u].evals;
         if (z->use[u].group != last) groups++;
         last = z->use[u].group;
-        if (full(z, last) && kg_dtype(z->g, n) != KN_INDEX) return true;
+        if (full(z, last) && kg_dtype(z->g, n) != KN_INDEX) return KL_ROOT;
     }
     double again = evals / size - 1, inlined = again > 0 ? again * info->work : 0;
-    if (is_product(z->g, n) && !is_gather(z, n))
+    if (product)
         for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
-    if (op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n)) return true;
-    if (inlined <= 0) return false;
-    double bytes = size * kn_dsize(kg_dtype(z->g, n));
-    double read  = bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE;
-    double store = bytes * (PS_WRITE_BYTE + groups * read) + PS_KERNEL;
+    bool   must_store = op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n), staged[KN_MAX_RANK];
+    double bytes      = size * kn_dsize(kg_dtype(z->g, n));
+    double root       = bytes * (PS_WRITE_BYTE + groups * (bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE)) + PS_KERNEL;
+    double stage      = bytes * PS_STAGE_BYTE * (1 + info->nuse);
+    int64_t held;
+    if (!must_store && inlined <= KN_MIN(root, stage)) return KL_INLINE;
+    if (!product && info->nuse > 1 && stage < root && stage_axes(z, n, staged, &held) &&
+        held * kn_dsize(kg_dtype(z->g, n)) <= STAGE_BYTES)
+        return KL_STAGE;
     /* One kernel computes it again while its row is near, in vectors; storing it would cut that kernel in two, and what
      * both halves read would be read twice. */
-    return inlined > (groups == 1 && again < 1.5 ? CUT : 1) * store;
+    return must_store || inlined > (groups == 1 && again < 1.5 ? CUT : 1) * root ? KL_ROOT : KL_INLINE;
 }
 
 /* Does the use walk the node along the group's outermost loops, each axis one loop, in order? */
@@ -237,6 +266,34 @@ static bool make_root(kl_fuse *z, kn_ref n) {
     return kl_spread(z, own);
 }
 
+/* Computed once into LOCAL memory, in the loops its uses share; each use then reads it there. */
+static bool make_stage(kl_fuse *z, kn_ref n) {
+    kl_info       *info = &z->info[n];
+    kl_storage     st   = {.node = n, .out = -1, .stage = true, .slot = z->nstage++};
+    int            rank, around[128], count;
+    int64_t        held;
+    const int64_t *dims = kg_shape(z->g, n, &rank);
+    kn_ref         idx[KN_MAX_RANK], common[KN_MAX_RANK];
+    if (!stage_axes(z, n, st.staged, &held)) return kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: a stage without shared loops");
+    const kl_use *first = &z->use[info->use];
+    st.group            = first->group;
+    for (int a = 0; a < rank; a++) common[a] = st.staged[a] ? kg_idx(z->r, 0) : first->idx[a];
+    memcpy(idx, common, sizeof idx);
+    count = kl_closure(z, common, rank, 0, around, KN_COUNT(around));
+    for (int a = 0; a < rank; a++) {
+        if (!st.staged[a]) continue;
+        if (count == KN_COUNT(around)) return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: loops nest too deep");
+        if (!kl_new_range(z, dims[a], false, around, count, &idx[a])) return false;
+        around[count++] = (int)z->nrange - 1;
+    }
+    for (int u = info->use; u >= 0; u = z->use[u].next) z->use[u].load = true;
+    if (!kl_add_use(z, n, st.group, idx, 0, &st.use)) return false; /* the list's first: built before those that read it */
+    if (!KN_GROW(z->p->alloc, z->storage, z->storage_cap, z->nstorage + 1)) return kn_oom(z->f);
+    info->storage             = (int)z->nstorage;
+    z->storage[z->nstorage++] = st;
+    return kl_spread(z, st.use);
+}
+
 static bool note_read(kl_fuse *z, int use, int64_t slot, kn_ref version) {
     if (!KN_GROW(z->p->alloc, z->read, z->read_cap, z->nread + 1)) return kn_oom(z->f);
     z->read[z->nread++] = (kl_read){z->use[use].group, slot, version, use};
@@ -258,7 +315,12 @@ bool kl_decide(kl_fuse *z) {
         int      op   = kg_op(z->g, n);
         kl_info *info = &z->info[n];
         if (op == KN_OP_SINK || op == KN_OP_STORE) continue;
-        if (wants_root(z, n)) {
+        kl_place place = place_of(z, n);
+        if (place == KL_STAGE) {
+            if (!make_stage(z, n)) return false;
+            continue;
+        }
+        if (place == KL_ROOT) {
             if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
             continue;
         }

@@ -55,9 +55,40 @@ static kn_ref build_bitcast(kl_fuse *z, const kl_use *u, kn_ref n, int dt) {
     return kg_bitcast(r, sum, dt);
 }
 
+/* The element of a stage's buffer that a use, or the use that fills it, speaks of. */
+static kn_ref stage_index(kl_fuse *z, const kl_storage *st, const kl_use *u) {
+    int            rank;
+    const int64_t *dims = kg_shape(z->g, st->node, &rank);
+    kn_ref         flat = kg_idx(z->r, 0);
+    int64_t        stride = 1;
+    for (int a = rank; a-- > 0;) {
+        if (!st->staged[a]) continue;
+        flat = kg_op2(z->r, KN_OP_ADD, flat, kg_op2(z->r, KN_OP_MUL, u->idx[a], kg_idx(z->r, stride)));
+        stride *= dims[a];
+    }
+    return kl_simplify(z, flat);
+}
+
+static kn_ref read_stage(kl_fuse *z, kl_storage *st, const kl_use *u) {
+    if (!st->filled) {
+        const kl_use *own = &z->use[st->use];
+        kn_ref        loop[KN_MAX_RANK], flat = stage_index(z, st, own);
+        int64_t       size = 1;
+        int           n    = 0, rank;
+        const int64_t *dims = kg_shape(z->g, st->node, &rank);
+        for (int a = 0; a < rank; a++)
+            if (st->staged[a]) loop[n++] = own->idx[a], size *= dims[a];
+        st->buffer = kg_buffer(z->r, st->slot, size, kg_dtype(z->g, st->node), 0, KN_LOCAL);
+        st->filled = kg_end(z->r, kg_store(z->r, kg_index(z->r, st->buffer, &flat, 1), own->value, 0), loop, n);
+    }
+    kn_ref at = stage_index(z, st, u);
+    return kg_load(z->r, kg_index(z->r, kg_after(z->r, st->buffer, &st->filled, 1), &at, 1));
+}
+
 static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     kn_ref n = u->node, v[4];
     int    op = kg_op(z->g, n), dt = kg_dtype(z->g, n);
+    if (u->load && z->storage[z->info[n].storage].stage) return read_stage(z, &z->storage[z->info[n].storage], u);
     if (u->load) return read_slot(z, z->storage[z->info[n].storage].slot, kl_flat(z, id), u->gate);
     switch (op) {
     case KN_OP_PARAM: return read_slot(z, kg_field(z->g, n, KN_F_PARAM_slot), kl_flat(z, id), u->gate);
@@ -171,7 +202,7 @@ static kn_ref group_sink(kl_fuse *z, int g) {
     }
     for (size_t i = z->nstorage; i-- > 0 && ok;) { /* values first: the inner ones were met last */
         const kl_storage *st = &z->storage[i];
-        if (st->group != g || gr->copy) continue;
+        if (st->group != g || gr->copy || st->stage) continue;
         const kl_use *u    = &z->use[st->use];
         kn_ref        flat = kl_flat(z, st->use);
         bool          own  = st->out < 0 || z->out[st->out].via_temp;
@@ -189,7 +220,7 @@ typedef struct kl_cut { /* copying kernels out of the ranged graph, with a map t
     kn_ref   *map, *stamp, *stack;
     size_t    map_cap, stamp_cap, stack_cap;
     uint32_t  now;
-    int64_t   next_axis;
+    int64_t   next_axis, next_local;
 } kl_cut;
 
 static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_ref *src, uint32_t nsrc) {
@@ -201,6 +232,8 @@ static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_r
         k->arg[k->nargs] = (kl_arg){temp, temp ? slot - (int64_t)p->nparam : slot, false};
         return kg_param(k->g, (int64_t)k->nargs++, kg_dtype(z->r, n), &size, 1);
     }
+    if (kg_op(z->r, n) == KN_OP_BUFFER)
+        return kg_buffer(k->g, c->next_local++, kg_numel(z->r, n), kg_dtype(z->r, n), 0, KN_LOCAL);
     if (kg_op(z->r, n) == KN_OP_RANGE) return kg_range(k->g, src[0], c->next_axis++, (int)kg_field(z->r, n, KN_F_RANGE_type));
     return kg_import(k->g, z->r, n, src, nsrc);
 }
@@ -338,7 +371,7 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     if (!(k->g = kg_new(p->alloc))) return kn_oom(z->f);
     p->nkernel++;
     c->now++;
-    c->next_axis = 0;
+    c->next_axis = c->next_local = 0;
     for (int i = 0; i < z->group[g].nrange; i++)
         if (!cut_tree(z, k, c, z->group[g].range[i])) return kl_stage_fault("rangeify", k->g, z->f);
     /* Outputs are the first PARAMs. */

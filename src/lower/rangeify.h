@@ -29,6 +29,7 @@ typedef struct kl_info { /* per node of the program's graph */
     int    users;     /* nodes that have it as a source */
     bool   counts;    /* depends on a RANGE's number: arange and what is made of it */
     bool   index;     /* an integer made of arange and constants alone: index arithmetic, never stored */
+    bool   product;   /* computes a product with reuse in place, which wants a register tile and loops of its own */
     double work;      /* picoseconds to compute all its elements once, in place */
 } kl_info;
 
@@ -45,7 +46,10 @@ typedef struct kl_storage {
     int     use;     /* what writes it */
     int     group;
     int     out;     /* -1: a temporary; else the STORE whose PARAM holds it */
-    int64_t slot;    /* PARAM slot, or nparam + number of the temporary */
+    int64_t slot;    /* PARAM slot, or nparam + number of the temporary; of a stage the LOCAL buffer's number */
+    bool    stage;   /* LOCAL, filled inside loops that all its readers share */
+    bool    staged[KN_MAX_RANK]; /* of a stage: the axes it holds; the others are the shared loops */
+    kn_ref  buffer, filled;      /* of a stage: the BUFFER, and the END that fills it once built */
 } kl_storage;
 
 typedef struct kl_group {
@@ -94,6 +98,7 @@ typedef struct kl_fuse {
     size_t      nstorage, storage_cap;
     kl_group   *group;
     size_t      ngroup, group_cap;
+    int64_t     nstage;
     kl_read    *read;
     size_t      nread, read_cap;
     kl_promise *promise;

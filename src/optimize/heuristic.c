@@ -101,8 +101,7 @@ static double cost_of(const ko_view *v, int lane) {
         if (lane >= 0) {
             int64_t s     = stride_in(v, a, lane);
             double  lanes = (double)KN_MIN(v->nest->origin[lane].extent, LANES);
-            if (s == 0 && !a->reduce) trips *= (double)v->nest->origin[lane].extent; /* once per vector all the same */
-            w = s == 0 || s == 1 ? 1 / lanes : 1;
+            w = s == 1 || (s == 0 && a->reduce) ? 1 / lanes : 1; /* what stands still in no reduction is hoisted */
         }
         cost += trips * w;
     }
@@ -129,6 +128,26 @@ static int64_t tile_rows(int64_t extent, int64_t most) {
     return KN_MIN(most, TILE_ROWS);
 }
 
+static bool fills_stage(const kn_graph *g, kn_ref end) {
+    kn_ref body = kg_at(g, end, 0);
+    return kg_op(g, body) == KN_OP_STORE && kg_space(g, kg_at(g, body, 0)) == KN_LOCAL;
+}
+
+/* Lanes for an END beside the main tile: its last loop, where everything in it walks by one or stands still. */
+static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
+    int last = -1;
+    for (int o = 0; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].closer == closer) last = o;
+    if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], last);
+        if (s != 0 && s != 1) return;
+    }
+    int64_t e = v->nest->origin[last].extent;
+    push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, last, KN_AXIS_LOOP), e >= WIDE ? WIDE : e >= LANES ? LANES : e, KN_AXIS_UPCAST, false},
+         opts, n, cap);
+}
+
 int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     kn_nest nest;
     kn_fault no = {0};
@@ -141,7 +160,9 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     int  lane = -1, outputs = 0;
     bool carried = false;
     for (int o = 0; o < nest.norigin; o++) outputs += !nest.origin[o].reduce, carried |= nest.origin[o].carried;
-    kn_ref tile = nest.ordered ? nest.origin[0].closer : outputs ? nest.origin[outputs - 1].closer : 0;
+    kn_ref tile = nest.ordered ? nest.origin[0].closer : 0;
+    for (int o = outputs; o-- > 0 && !tile;)
+        if (!fills_stage(g, nest.origin[o].closer)) tile = nest.origin[o].closer;
     if (carried && nest.origin[0].carried) tile = 0; /* nothing stands around the loop that must run in order */
     double best = cost_of(&v, -1);
     for (int o = 0; o < outputs; o++) {
@@ -179,6 +200,9 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
         }
         push(&v, (kn_opt){KN_OPT_SPLIT, at, w, KN_AXIS_UPCAST, false}, opts, &n, cap);
     }
+    for (int o = 0; o < outputs; o++)
+        if (nest.origin[o].closer != tile && fills_stage(g, nest.origin[o].closer) && (o == 0 || nest.origin[o - 1].closer != nest.origin[o].closer))
+            side_lanes(&v, nest.origin[o].closer, opts, &n, cap);
     for (int o = outputs; o < nest.norigin; o++) { /* reductions that the lanes do not run through */
         int own;
         if (lane >= 0 && kg_depends(g, nest.origin[o].closer, nest.origin[lane].range)) continue;

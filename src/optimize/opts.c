@@ -23,14 +23,19 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
                     int64_t e = kg_const_int(g, b);
                     int     type = (int)kg_field(g, r, KN_F_RANGE_type);
                     nest->origin[nest->norigin] =
-                        (kn_origin){r, c, e, pass == 1, pass == 0 && type == KN_AXIS_REDUCE, 0, KN_AXIS_LOOP};
+                        (kn_origin){r, c, e, pass == 1, pass == 0 && type == KN_AXIS_REDUCE, false, 0, KN_AXIS_LOOP};
                     nest->loop[nest->nloop++] = (kn_loop){nest->norigin++, e, 1, type};
                 }
             }
         }
     nest->ordered = false;
-    for (uint32_t i = 0; i < n; i++)
-        nest->ordered |= kg_op(g, order[i]) == KN_OP_AFTER && kg_op(g, kg_at(g, order[i], 0)) == KN_OP_PARAM;
+    for (uint32_t i = 0; i < n; i++) {
+        if (kg_op(g, order[i]) == KN_OP_AFTER) nest->ordered |= kg_op(g, kg_at(g, order[i], 0)) == KN_OP_PARAM;
+        if (kg_op(g, order[i]) != KN_OP_STORE || kg_space(g, kg_at(g, order[i], 0)) != KN_LOCAL) continue;
+        for (int o = 0; o < nest->norigin; o++) /* the stage is filled in this loop, and its address does not tell iterations apart */
+            nest->origin[o].staged |= kg_depends(g, order[i], nest->origin[o].range) &&
+                                      !kg_depends(g, kg_at(g, kg_at(g, order[i], 0), 1), nest->origin[o].range);
+    }
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;
 }
@@ -51,6 +56,7 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return refuse(f, o, "the loop is already expanded or parallel");
     if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
+    if (or->staged && o->target == KN_AXIS_UPCAST) return refuse(f, o, "values staged in LOCAL memory belong to one iteration of it");
     if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
     if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
         return refuse(f, o, "a thread could read what another has yet to write");
@@ -109,7 +115,7 @@ typedef struct ko_variant { /* one combination of main and tail pieces of a clos
 typedef struct ko_state {
     kn_graph      *g;
     const kn_nest *nest;
-    int64_t        next_id;
+    int64_t        next_id, next_local;
     int            slot[KN_MAX_NEST]; /* per loop: its shape axis once expanded */
     int            tail_slot[KN_MAX_NEST];
 } ko_state;
@@ -154,6 +160,31 @@ static bool make_variant(ko_state *s, const int *origins, int n, unsigned tails,
     return true;
 }
 
+/* A copy of the body fills stages of its own: their LOCAL buffers get new slots. */
+static bool own_stages(ko_state *s, kn_ref body, ko_variant *v) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  n;
+    bool      ok = true;
+    if (!kg_reach(g, &body, 1, &order, &n)) return false;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        kn_ref st = order[i], b;
+        if (kg_op(g, st) != KN_OP_STORE || kg_space(g, kg_at(g, st, 0)) != KN_LOCAL) continue;
+        bool moves = false, known = false;
+        for (int k = 0; k < v->nsub; k++) /* filled anew for each value of the range, which the address does not tell */
+            moves |= kg_op(g, v->from[k]) == KN_OP_RANGE && kg_depends(g, st, v->from[k]) &&
+                     !kg_depends(g, kg_at(g, kg_at(g, st, 0), 1), v->from[k]);
+        for (b = kg_at(g, st, 0); kg_op(g, b) != KN_OP_BUFFER;) b = kg_at(g, b, 0);
+        for (int k = 0; k < v->nsub; k++) known |= v->from[k] == b;
+        if (!moves || known) continue;
+        if (!(ok = v->nsub < KN_MAX_NEST)) break;
+        v->from[v->nsub]  = b;
+        v->to[v->nsub++] = kg_buffer(g, s->next_local++, kg_numel(g, b), kg_dtype(g, b), 0, KN_LOCAL);
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return ok;
+}
+
 static kn_ref apply_closer(ko_state *s, kn_ref closer, kn_ref body, const int *origins, int n) {
     kn_graph *g  = s->g;
     int       op = kg_op(g, closer);
@@ -165,6 +196,7 @@ static kn_ref apply_closer(ko_state *s, kn_ref closer, kn_ref body, const int *o
     for (unsigned tails = mask;; tails = (tails - 1) & mask) { /* ends with tails == 0, the main part */
         ko_variant v;
         if (np == KN_COUNT(parts) || !make_variant(s, origins, n, tails, &v)) return 0;
+        if (tails && !own_stages(s, body, &v)) return 0;
         kn_ref b = kg_substitute(g, body, v.from, v.to, v.nsub);
         if (op == KN_OP_REDUCE) b = v.nloop ? kg_reduce_ranges(g, b, (int)kg_field(g, closer, KN_F_REDUCE_op), v.loop, v.nloop) : b;
         else b = kg_end(g, b, v.loop, v.nloop);
@@ -186,41 +218,47 @@ static kn_ref apply_closer(ko_state *s, kn_ref closer, kn_ref body, const int *o
     return kg_list(g, KN_OP_GROUP, parts, np);
 }
 
-/* Shape axes of the expanded loops: output tiles in nest order. The lanes of a reduction take the last axis; that is the
- * output's lane axis too, unless the reduction itself depends on it. */
-static bool assign_axes(ko_state *s, kn_fault *f) {
+/* Does some value depend on both? */
+static bool meet(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref a, kn_ref b) {
+    for (uint32_t i = 0; i < n; i++)
+        if (kg_depends(g, order[i], a) && kg_depends(g, order[i], b)) return true;
+    return false;
+}
+
+/* Shape axes of the expanded loops. Loops that meet in a value get different axes, the inner one further right, so that the
+ * innermost is the lane axis; loops that never meet share them. */
+static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     const kn_nest *nest = s->nest;
-    int            tiles = 0, last = -1;
-    bool           meet = false, grouped = false;
-    for (int l = 0; l < nest->nloop; l++) {
-        if (nest->loop[l].type != KN_AXIS_UPCAST) continue;
-        s->slot[l] = tiles++;
-        last       = l;
+    kn_ref        *order;
+    uint32_t       n;
+    int            right[KN_MAX_NEST] = {0}, rank = 0; /* axes to the right of the loop's own */
+    if (!kg_reach(s->g, &sink, 1, &order, &n)) return kn_oom(f);
+    for (int l = nest->nloop; l-- > 0;) {
+        if (!is_lane(nest->loop[l].type)) continue;
+        for (int m = l + 1; m < nest->nloop; m++) {
+            if (!is_lane(nest->loop[m].type)) continue;
+            bool same = nest->loop[m].origin == nest->loop[l].origin;
+            if (same || meet(s->g, order, n, nest->origin[nest->loop[l].origin].range, nest->origin[nest->loop[m].origin].range))
+                right[l] = KN_MAX(right[l], right[m] + 1);
+        }
+        rank = KN_MAX(rank, right[l] + 1);
     }
+    kn_free(kg_alloc(s->g), order, n * sizeof *order);
+    if (rank > KN_MAX_RANK) return kn_fail(f, KN_ERR_ARG, "optimize: more than %d expanded loops meet", KN_MAX_RANK);
     for (int l = 0; l < nest->nloop; l++) {
-        if (nest->loop[l].type != KN_AXIS_GROUP_REDUCE) continue;
-        const kn_origin *o    = &nest->origin[nest->loop[l].origin];
-        kn_ref           body = kg_at(s->g, o->closer, 0);
-        grouped               = true;
-        if (last >= 0 && kg_depends(s->g, body, nest->origin[nest->loop[last].origin].range)) meet = true;
-        for (int m = 0; m < nest->nloop; m++)
-            if (m != l && nest->loop[m].type == KN_AXIS_GROUP_REDUCE &&
-                (nest->loop[m].origin == nest->loop[l].origin || kg_depends(s->g, body, nest->origin[nest->loop[m].origin].range)))
-                return kn_fail(f, KN_ERR_ARG, "optimize: two GROUP_REDUCE loops meet in one value");
+        if (!is_lane(nest->loop[l].type)) continue;
+        s->slot[l]                              = rank - 1 - right[l];
+        s->tail_slot[nest->loop[l].origin] = s->slot[l];
     }
-    int lane = KN_MAX(0, tiles - !meet);
-    if (grouped)
-        for (int l = 0; l < nest->nloop; l++)
-            if (nest->loop[l].type == KN_AXIS_GROUP_REDUCE) s->slot[l] = lane;
-    for (int l = 0; l < nest->nloop; l++)
-        if (is_lane(nest->loop[l].type)) s->tail_slot[nest->loop[l].origin] = s->slot[l];
     return true;
 }
 
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
     ko_state s = {.g = g, .nest = nest};
     for (int i = 0; i < nest->norigin; i++) s.next_id = KN_MAX(s.next_id, kg_field(g, nest->origin[i].range, KN_F_RANGE_id) + 1);
-    if (!assign_axes(&s, f)) return 0;
+    for (kn_ref n = 1; n < kg_count(g); n++)
+        if (kg_op(g, n) == KN_OP_BUFFER) s.next_local = KN_MAX(s.next_local, kg_field(g, n, KN_F_BUFFER_slot) + 1);
+    if (!assign_axes(&s, sink, f)) return 0;
     for (;;) { /* outermost closers first, so that each copy of an inner loop gets ranges of its own */
         kn_ref  *order, old = 0;
         uint32_t count;

@@ -23,6 +23,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     int64_t extent;
     bool    reduce;
     bool    carried;   /* closed by an END, yet iterations must run in order: they meet in memory */
+    bool    staged;    /* a LOCAL stage is filled anew in each iteration */
     int64_t tail;      /* elements the split loops leave over; they get a loop of their own */
     int     tail_type;
 } kn_origin;

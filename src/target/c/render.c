@@ -705,6 +705,9 @@ static void declare(kc_out *c, const kn_ref *list, uint32_t n) {
             long long   k = (long long)kg_field(g, x, KN_F_PARAM_slot);
             kn_str_putf(c->s, "    %s *restrict b%lld = bufs[%lld];\n", t, k, k);
         }
+        if (kg_op(g, x) == KN_OP_BUFFER && kg_field(g, x, KN_F_BUFFER_space) == KN_LOCAL) /* of this call alone */
+            kn_str_putf(c->s, "    %s l%lld[%lld] __attribute__((aligned(64)));\n", c_type(kg_dtype(g, x)),
+                        (long long)kg_field(g, x, KN_F_BUFFER_slot), (long long)kg_field(g, x, KN_F_BUFFER_size));
         if (kg_op(g, x) != KN_OP_STORE || !is_register(g, kg_at(g, x, 0))) continue;
         kn_ref st   = render_storage(g, kg_at(g, x, 0));
         bool   seen = false;
@@ -727,7 +730,7 @@ static bool writes_inside(const kn_graph *g, const kn_ref *list, uint32_t n, uin
         int op = kg_op(g, list[i]);
         if (op == KN_OP_RANGE && kg_field(g, list[i], KN_F_RANGE_rank) == 0) depth++;
         if (op == KN_OP_END && --depth == 0) return false;
-        if (op == KN_OP_STORE && !is_register(g, kg_at(g, list[i], 0))) return true;
+        if (op == KN_OP_STORE && kg_space(g, kg_at(g, list[i], 0)) == KN_GLOBAL) return true;
     }
     return false;
 }
@@ -735,7 +738,7 @@ static bool writes_inside(const kn_graph *g, const kn_ref *list, uint32_t n, uin
 static void statement(kc_out *c, kn_ref n, int depth) {
     int op = kg_op(c->g, n);
     if (op == KN_OP_STORE) {
-        store(c, n, depth == 0 && !is_register(c->g, kg_at(c->g, n, 0)));
+        store(c, n, depth == 0 && kg_space(c->g, kg_at(c->g, n, 0)) == KN_GLOBAL);
         return;
     }
     if (!c->needed[n]) return;
