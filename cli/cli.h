@@ -28,6 +28,9 @@ int cli_usage(const cli *c, const char *fmt, ...) KN_PRINTF(2, 3); /* and where 
 const char *cli_nearest(const char *name, const char *const *names, int n);
 /* PATH, or stdin for "-". 0-terminated; kn_free(NULL, *text, *len + 1). */
 bool cli_read_text(const char *path, char **text, size_t *len, kn_fault *f);
+/* The folder of compiled kernels: $KOINE_CACHE ("off": none), else koine in the user's cache folder. NULL: none. */
+const char *cli_cache_dir(char *room, size_t cap);
+void        cli_log(void *user, const char *line); /* a kn_config's log: to stderr */
 /* A text as a JSON string, quotes included. */
 void cli_json_text(kn_str *out, const char *text, size_t len);
 

@@ -70,8 +70,9 @@ static void demo_json(const digits_data *d, const digits_options *o, const digit
            r->loss, r->accuracy, r->test_accuracy, r->images_per_second);
     printf(" \"data_seconds\": %.6f, \"train_seconds\": %.6f, \"compile_seconds\": %.6f, \"run_seconds\": %.6f,\n",
            d->seconds, r->train_seconds, r->stats.compile_seconds, r->stats.run_seconds);
-    printf(" \"kernels\": %llu, \"kernels_per_step\": %d, \"kernels_run\": %llu, \"flops\": %llu,\n",
-           (unsigned long long)r->stats.kernels_compiled, r->step_kernels, (unsigned long long)r->stats.kernels_run,
+    printf(" \"kernels\": %llu, \"kernels_loaded\": %llu, \"kernels_per_step\": %d, \"kernels_run\": %llu, \"flops\": %llu,\n",
+           (unsigned long long)(r->stats.kernels_compiled + r->stats.kernels_loaded),
+           (unsigned long long)r->stats.kernels_loaded, r->step_kernels, (unsigned long long)r->stats.kernels_run,
            (unsigned long long)r->stats.flops);
     printf(" \"flops_per_second\": %.0f, \"peak_flops_per_second\": %.0f, \"peak_isa\": \"%s\",\n",
            (double)r->stats.flops / fmax(r->stats.run_seconds, 1e-9), peak, isa);
@@ -90,9 +91,9 @@ static void demo_costs(const digits_palette *p, const digits_options *o, const d
     const kn_stats *s = &r->stats;
     char            runs[32];
     double          rate = (double)s->flops / fmax(s->run_seconds, 1e-9);
-    printf("%skernels%s    %llu compiled, %d a training step, %s runs\n", p->dim, p->off,
-           (unsigned long long)(s->kernels_compiled + s->kernels_loaded), r->step_kernels,
-           demo_count(runs, (double)s->kernels_run));
+    printf("%skernels%s    %llu compiled, ", p->dim, p->off, (unsigned long long)s->kernels_compiled);
+    if (s->kernels_loaded) printf("%llu from the cache, ", (unsigned long long)s->kernels_loaded);
+    printf("%d a training step, %s runs\n", r->step_kernels, demo_count(runs, (double)s->kernels_run));
     printf("%stime%s       %.2f s compiling, %.2f s in kernels\n", p->dim, p->off, s->compile_seconds, s->run_seconds);
     printf("%sspeed%s      %.1f GFLOP/s: %.0f %% of the %.0f that %d thread%s of this machine reach%s with %s "
            "multiply-adds, measured just now\n", p->dim, p->off, rate * 1e-9, 100 * rate / fmax(peak, 1), peak * 1e-9,

@@ -3,6 +3,7 @@
  * A training step is one scope: forward, gradients, update and the running sums are one graph, of the same form every
  * time, so it is compiled at the first step and only run after. Nothing is read back before an epoch ends. */
 #define _GNU_SOURCE
+#include "cli.h"
 #include "digits.h"
 
 #include <math.h>
@@ -50,7 +51,9 @@ static bool train_end(kn_context *kn, kn_scope *s, kn_fault *f) {
 }
 
 static bool train_build(train_net *m, const digits_options *o, kn_fault *f) {
-    kn_config cfg = {.threads = o->threads, .seed = o->seed, .size = sizeof(cfg)};
+    char      room[4096];
+    kn_config cfg = {.threads = o->threads, .seed = o->seed, .cache_dir = cli_cache_dir(room, sizeof(room)),
+                     .log = cli_log, .size = sizeof(cfg)};
     m->kn = kn_open(&cfg);
     if (!m->kn) return kn_oom(f);
     kn_context *kn = m->kn;

@@ -278,7 +278,9 @@ static bool run_program(eval_job *j) {
     kn_fault   *f      = &j->c->fault;
     if (device && !strcmp(device, "INTERP"))
         return kn_eval(j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, NULL, f);
-    kn_runtime *rt = kr_new(NULL, &(kn_config){.device = device ? device : "CPU"}, f);
+    char        room[4096];
+    kn_config   cfg = {.device = device ? device : "CPU", .cache_dir = cli_cache_dir(room, sizeof room), .log = cli_log};
+    kn_runtime *rt  = kr_new(NULL, &cfg, f);
     bool        ok = rt && kr_run_program(rt, j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, f);
     kr_free(rt);
     return ok;

@@ -35,7 +35,8 @@ foreach(_source IN LISTS _tests)
     add_dependencies(${_target} koine_command)
   endif()
   add_test(NAME ${_folder}.${_name} COMMAND ${_target} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  set_tests_properties(${_folder}.${_name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${KOINE_TEST_TIMEOUT})
+  set_tests_properties(${_folder}.${_name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${KOINE_TEST_TIMEOUT}
+    ENVIRONMENT "KOINE_CACHE=off")
 endforeach()
 
 # examples/*.c are what a user would write: koine.h alone. Built and run.
@@ -75,7 +76,7 @@ function(koine_script name)
   cmake_parse_arguments(A "" "SCRIPT" "ARGS" ${ARGN})
   add_test(NAME project.${name} COMMAND sh ${A_SCRIPT} ${A_ARGS})
   set_tests_properties(project.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 280
-    ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
+    ENVIRONMENT "CC=${CMAKE_C_COMPILER};KOINE_CACHE=off")
 endfunction()
 
 koine_script(layering SCRIPT ${_scripts}/layering.sh ARGS ${PROJECT_SOURCE_DIR})

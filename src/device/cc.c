@@ -55,7 +55,8 @@ kd_cc *kd_cc_new(const kn_alloc *a, const char *cc, const char *cache_dir, const
     kn_str_init(&c->preamble, a);
     kn_str_init(&c->identity, a);
     const char *env = getenv("CC");
-    kn_str_puts(&c->cc, cc && *cc ? cc : env && *env ? env : "cc");
+    if (!cc || !cc[strspn(cc, " ")]) cc = env && env[strspn(env, " ")] ? env : "cc";
+    kn_str_puts(&c->cc, cc + strspn(cc, " "));
     kn_str_puts(&c->dir, cache_dir ? cache_dir : "");
     kn_str_puts(&c->preamble, preamble);
     if (!c->cc.failed && !c->dir.failed && !c->preamble.failed) return c;
@@ -99,10 +100,10 @@ static bool identify(kd_cc *c, kn_fault *f) {
     snprintf(word, sizeof word, "%.200s", kn_str_c(&c->cc));
     word[strcspn(word, " ")] = 0; /* "ccache gcc" and the like */
     if (!find_in_path(word, file, sizeof file, &st))
-        return kn_fail(f, KN_ERR_COMPILE, "no C compiler: \"%s\" is not in PATH; install gcc or clang, or set CC",
-                       word);
-    kn_str_putf(&c->identity, "%s %lld %lld %s", file, (long long)st.st_size, (long long)st.st_mtime,
-                kn_version_text());
+        return kn_fail(f, KN_ERR_COMPILE, "no C compiler: \"%s\" %s; install gcc or clang, or set CC", word,
+                       strchr(word, '/') ? "does not exist" : "is not in PATH");
+    kn_str_putf(&c->identity, "%s (%s) %lld %lld %s", file, kn_str_c(&c->cc), (long long)st.st_size,
+                (long long)st.st_mtime, kn_version_text());
     for (int i = 0; i < KN_COUNT(cc_flags); i++) kn_str_putf(&c->identity, " %s", cc_flags[i]);
 #if defined(__x86_64__) || defined(__i386__)
     for (unsigned leaf = 1; leaf <= 7; leaf += 6) {
@@ -219,7 +220,8 @@ static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     char        src[4200], so[4200];
     snprintf(b->dir, sizeof b->dir, "%.4000s/koine-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(b->dir)) {
-        bool r = kn_fail(f, KN_ERR_IO, "cannot make a folder for the compiler, %s: %s", b->dir, strerror(errno));
+        bool r = kn_fail(f, KN_ERR_IO, "cannot make a folder for the compiler, %s: %s; set TMPDIR to one that can be written",
+                         b->dir, strerror(errno));
         b->dir[0] = 0;
         return r;
     }
@@ -237,7 +239,9 @@ static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     argv[n++] = src;
     argv[n++] = "-lm";
     argv[n]   = NULL;
-    return b->running = kn_spawn(argv, &b->job, f);
+    kn_fault why = {0};
+    b->running   = kn_spawn(argv, &b->job, &why);
+    return b->running || kn_fail(f, KN_ERR_COMPILE, "no C compiler: %s; set CC to gcc or clang", why.text);
 }
 
 static bool finish_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
@@ -250,8 +254,8 @@ static bool finish_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     char *line = strstr(err, "error:"); /* the line that says what, else the first */
     if (!line) line = err;
     line[strcspn(line, "\n")] = 0;
-    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%.300s", kn_str_c(&c->cc), code,
-                   *line ? ": " : "", line);
+    return kn_fail(f, KN_ERR_COMPILE, "the C compiler \"%s\" failed (exit %d)%s%.300s; set CC to gcc or clang",
+                   kn_str_c(&c->cc), code, *line ? ": " : "", line);
 }
 
 static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
@@ -259,11 +263,14 @@ static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
         !KN_GROW(c->alloc, c->known, c->known_cap, c->nknown + (size_t)b->n))
         return kn_oom(f);
     void *h = dlopen(so, RTLD_NOW | RTLD_LOCAL);
-    if (!h) return kn_fail(f, KN_ERR_COMPILE, "cannot load compiled kernels: %s", dlerror());
+    if (!h)
+        return kn_fail(f, KN_ERR_COMPILE, "what the C compiler \"%s\" wrote cannot be loaded: %.200s; set CC to gcc or "
+                       "clang, or TMPDIR to a folder that programs can run from", kn_str_c(&c->cc), dlerror());
     const char *text = dlsym(h, KD_TEXT);
     if (!text || strncmp(text, b->text.data, b->text_len) || text[b->text_len]) {
         dlclose(h);
-        return kn_fail(f, KN_ERR_COMPILE, "cannot load compiled kernels: %s has others", so);
+        return kn_fail(f, KN_ERR_COMPILE, "the object of the C compiler \"%s\" has other kernels than asked for; set CC to "
+                       "gcc or clang", kn_str_c(&c->cc));
     }
     c->handle[c->nhandle++] = h;
     for (int i = 0; i < b->n; i++) {
@@ -271,7 +278,9 @@ static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
         char     symbol[160];
         snprintf(symbol, sizeof symbol, "kn_%d_%.120s", i, u->name);
         void *p = dlsym(h, symbol);
-        if (!p) return kn_fail(f, KN_ERR_COMPILE, "compiled kernels lack %s", u->name);
+        if (!p)
+            return kn_fail(f, KN_ERR_COMPILE, "the object of the C compiler \"%s\" lacks the kernel %s; set CC to gcc or clang",
+                           kn_str_c(&c->cc), u->name);
         memcpy(&u->fn, &p, sizeof p);
         char *copy = kn_realloc(c->alloc, NULL, 0, u->len + 1);
         if (!copy) return kn_oom(f);
