@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "cli.h"
 #include "digits.h"
+#include "runtime/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static bool demo_number(cli *c, const char *name, double lo, double hi, bool who
 }
 
 static bool demo_options(cli *c, digits_options *o) {
-    double      epochs = 5, batch = 128, lr = 0.003, seed = 1, threads = kn_cpu_count();
+    double      epochs = 5, batch = 128, lr = 0.003, seed = 1, threads = kr_threads(0);
     const char *model = cli_value(c, "model", 0);
     if (c->nargs != 1 || strcmp(c->args[0], "digits") != 0)
         return kn_fail(&c->fault, KN_ERR_ARG, "which? there is one demo, \"koine demo digits\"");

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "koine.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -196,9 +197,9 @@ int cli_run_devices(cli *c) {
         bool cpu = !strcmp(*d, "CPU");
         if (json)
             printf("%s{\"name\": \"%s\", \"threads\": %d}", d == kn_devices() ? "" : ", ", *d,
-                   cpu ? kn_cpu_count() : 1);
+                   cpu ? kr_threads(0) : 1);
         else if (cpu)
-            printf("%-8s this machine's processor, up to %d threads\n", *d, kn_cpu_count());
+            printf("%-8s this machine's processor, up to %d threads\n", *d, kr_threads(0));
         else
             printf("%-8s %s\n", *d,
                    !strcmp(*d, "INTERP") ? "the reference interpreter"

@@ -12,6 +12,8 @@ typedef struct kn_runtime kn_runtime;
 /* cfg already validated (device and target exist); copied. */
 kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
 void        kr_free(kn_runtime *rt);
+/* Threads that kernels run in when a config asks for so many: 0 takes KOINE_THREADS, else what the machine gives. */
+int kr_threads(int asked);
 
 /* Buffers. A slot (>= 1) is never reused. Bytes are allocated zeroed at the first use. */
 int64_t kr_buffer_new(kn_runtime *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */

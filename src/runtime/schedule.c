@@ -119,12 +119,14 @@ static bool interpret(kn_runtime *rt, kl_kernel *k, const kl_program *p, void **
 /* Waking a thread costs as much as a few hundred thousand operations. */
 enum { SHARE_WORK = 200000 };
 
+int kr_threads(int asked) {
+    const char *env = getenv("KOINE_THREADS");
+    int         n   = asked > 0 ? asked : env && atoi(env) > 0 ? atoi(env) : kn_cpu_count();
+    return KN_MIN(n, 256);
+}
+
 static kn_pool *pool_of(kn_runtime *rt, kn_fault *f) {
-    if (!rt->pool) {
-        const char *env = getenv("KOINE_THREADS");
-        int         n   = rt->threads > 0 ? rt->threads : env && atoi(env) > 0 ? atoi(env) : kn_cpu_count();
-        rt->pool        = kn_pool_new(rt->a, KN_MIN(n, 256), f);
-    }
+    if (!rt->pool) rt->pool = kn_pool_new(rt->a, kr_threads(rt->threads), f);
     return rt->pool;
 }
 
