@@ -53,7 +53,7 @@ static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len, int sta
     j->run.verify = true;
     j->run.seen   = show_stage;
     j->run.user   = j;
-    return run_stages(j, g, root);
+    return kn_verify(g, root, KN_STAGE_TENSOR, f) && run_stages(j, g, root);
 }
 
 static void print_json(const ir_job *j, bool ok) {

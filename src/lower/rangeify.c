@@ -101,6 +101,7 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     }
     case KN_OP_STACK: {
         kn_ref x = 0;
+        if (!u->src) return kg_int(z->r, dt, 0);
         for (uint32_t k = kg_nsrc(z->g, n); k-- > 0;) {
             kn_ref val = z->use[u->src[k]].value;
             x = x ? kg_op3(z->r, KN_OP_WHERE, kg_op2(z->r, KN_OP_CMPLT, u->idx[0], kg_idx(z->r, (int64_t)k + 1)), val, x) : val;
@@ -116,6 +117,7 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     case KN_OP_BITCAST: return build_bitcast(z, u, n, dt);
     default: break;
     }
+    if (!u->src) return kg_int(z->r, dt, 0); /* of something without elements: never asked for */
     if (!kn_is_alu(op)) return z->use[u->src[0]].value; /* a view: its source at other indices */
     for (uint32_t k = 0; k < kg_nsrc(z->g, n); k++) v[k] = z->use[u->src[k]].value;
     return kg_import(z->r, z->g, n, v, kg_nsrc(z->g, n));

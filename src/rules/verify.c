@@ -138,6 +138,12 @@ static const char *rule_tensor_loops(verifier *v, kn_ref n) {
     return NULL;
 }
 
+static const char *rule_tensor_gates(verifier *v, kn_ref n) {
+    return kg_op(v->g, n) == KN_OP_LOAD && kg_nsrc(v->g, n) > 1
+               ? "a gate in a tensor program; WHERE chooses among values"
+               : NULL;
+}
+
 static const char *rule_stateless(verifier *v, kn_ref n) {
     if (kg_op(v->g, n) != KN_OP_BUFFER || v->calls) return NULL;
     return kg_field(v->g, n, KN_F_BUFFER_space) == KN_GLOBAL
@@ -191,6 +197,7 @@ static const vf_rule vf_rules[] = {
     {"store-target", KN_STAGE_ANY, KN_STAGE_RENDER, rule_store},
     {"index-overflow", KN_STAGE_ANY, KN_STAGE_RENDER, rule_index_overflow},
     {"no-loops-yet", KN_STAGE_TENSOR, KN_STAGE_CALLIFY, rule_tensor_loops},
+    {"no-gates-yet", KN_STAGE_TENSOR, KN_STAGE_CALLIFY, rule_tensor_gates},
     {"stateless", KN_STAGE_CALLIFY, KN_STAGE_RENDER, rule_stateless},
     {"load-source", KN_STAGE_RANGEIFY, KN_STAGE_RENDER, rule_load},
     {"no-movement", KN_STAGE_RANGEIFY, KN_STAGE_OPTIMIZE, rule_kernel_movement},

@@ -1,6 +1,7 @@
 /* program.c - a text program through the schedule cache: its PARAMs stand over the caller's arrays. */
 #include "runtime/program.h"
 
+#include "rules/verify.h"
 #include "runtime/inside.h"
 
 #include <string.h>
@@ -18,24 +19,28 @@ static bool program_index(const kn_graph *g, kn_ref n, kn_fault *f) {
     return true;
 }
 
-/* Loops, calls and buffers are what the compiler makes, not what it takes. */
-static bool program_fits(const kn_graph *g, kn_ref root, kn_fault *f) {
+/* What the compiler makes is not what it takes: a tensor program, of no storage but its PARAMs. */
+static bool program_fits(kn_graph *g, kn_ref root, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
-    bool     ok = true;
+    int      op  = kg_op(g, root);
+    kn_fault own = {0};
+    if (kg_dtype(g, root) == KN_VOID && op != KN_OP_SINK && op != KN_OP_TUPLE)
+        return kn_fail(f, KN_ERR_UNSUPPORTED, "%s has no value: a program ends with a value, a TUPLE or a SINK",
+                       kn_ops[op].name);
+    if (!kn_verify(g, root, KN_STAGE_TENSOR, &own))
+        return kn_fail(f, own.code == KN_ERR_ARG ? KN_ERR_UNSUPPORTED : own.code,
+                       "only tensor programs are compiled; INTERP runs any stage: %s", own.text);
+    bool ok = true;
     if (!kg_reach(g, &root, 1, &order, &n)) return kn_oom(f);
-    if (kg_dtype(g, root) == KN_VOID && kg_op(g, root) != KN_OP_SINK && kg_op(g, root) != KN_OP_TUPLE)
-        ok = kn_fail(f, KN_ERR_UNSUPPORTED, "%s has no value: a program ends with a value, a TUPLE or a SINK",
-                     kn_ops[kg_op(g, root)].name);
     for (uint32_t i = 0; i < n && ok; i++) {
-        int  op    = kg_op(g, order[i]);
-        bool below = op == KN_OP_END || op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM ||
-                     op == KN_OP_BUFFER || op == KN_OP_BIND ||
-                     (op == KN_OP_RANGE && kg_field(g, order[i], KN_F_RANGE_rank) == 0);
-        if (below)
-            ok = kn_fail(f, KN_ERR_UNSUPPORTED,
-                         "%s: only tensor programs over PARAMs are compiled; INTERP runs any stage", kn_ops[op].name);
-        else if (op == KN_OP_INDEX) ok = program_index(g, order[i], f);
+        op = kg_op(g, order[i]);
+        if (op == KN_OP_INDEX)
+            ok = program_index(g, order[i], f);
+        else if (op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM || op == KN_OP_BUFFER ||
+                 op == KN_OP_BIND)
+            ok =
+                kn_fail(f, KN_ERR_UNSUPPORTED, "%s: a program over PARAMs is wanted; INTERP runs any", kn_ops[op].name);
     }
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;

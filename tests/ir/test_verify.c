@@ -25,6 +25,7 @@ static void test_stages(void) {
     expect(OUT "%x = SINK (STORE %o (NEG %a))", KN_STAGE_CALLIFY, NULL);
     expect(OUT "%x = SINK (STORE %o (RESHAPE (RESHAPE %a [8, 8]) [64]))", KN_STAGE_RANGEIFY, "no-movement");
     expect(LOOP "%x = NEG (CAST {f32} %i)", KN_STAGE_TENSOR, "no-loops-yet");
+    expect(OUT "%x = LOAD %a %o (CMPLT %a 1.0:f32)", KN_STAGE_TENSOR, "no-gates-yet");
     expect("%1 = SINK (HOLE)", KN_STAGE_ANY, NULL);
     expect("%1 = SINK (HOLE)", KN_STAGE_TENSOR, "op-of-stage");
 }
