@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LANES = 16, TILE_ROWS = 8, WIDE = 2 * LANES };
+enum { LANES = 16, TILE_ROWS = 8, WIDE = 2 * LANES, LARGE = 512 << 10 /* bytes that no longer lie near */ };
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -148,6 +148,33 @@ static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap)
          opts, n, cap);
 }
 
+/* A sum that walks whole rows: many lanes make each row it touches worth its page. */
+static bool wide_sums(const ko_view *v, int lane) {
+    bool sums = false;
+    if (v->nest->origin[lane].extent < 4 * LANES) return false;
+    for (int i = 0; i < v->naccess; i++) sums |= v->access[i].reduce && stride_in(v, &v->access[i], lane) == 1;
+    return sums;
+}
+
+/* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and is copied
+ * first, as its rows lie far apart. */
+static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        kn_ref           p = kg_at(v->g, a->node, 0);
+        if (!a->reduce || stride_in(v, a, lane) != 1 || stride_in(v, a, row) != 0 || kg_op(v->g, p) != KN_OP_PARAM) continue;
+        double rows = 1; /* of the panel */
+        for (int o = 0; o < v->nest->norigin; o++)
+            if (v->nest->origin[o].reduce && kg_depends(v->g, a->node, v->nest->origin[o].range)) rows *= (double)v->nest->origin[o].extent;
+        double bytes = rows * kn_dsize(kg_dtype(v->g, p)), all = bytes * (double)v->nest->origin[lane].extent;
+        int    l = position(v->nest, lane, KN_AXIS_LOOP), r = position(v->nest, row, KN_AXIS_LOOP);
+        if (all < LARGE || l < 0 || r < 0 || bytes * (double)w > KN_STAGE_BYTES) continue;
+        if (r < l) push(v, (kn_opt){KN_OPT_SWAP, r, l, 0, false}, opts, n, cap);
+        push(v, (kn_opt){KN_OPT_STAGE, 0, kg_field(v->g, p, KN_F_PARAM_slot), 0, false}, opts, n, cap);
+        return;
+    }
+}
+
 int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     kn_nest nest;
     kn_fault no = {0};
@@ -198,7 +225,9 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
             if (rows > 1) push(&v, (kn_opt){KN_OPT_SPLIT, r, rows, KN_AXIS_UPCAST, false}, opts, &n, cap);
             at = position(&nest, lane, KN_AXIS_LOOP);
         }
+        if (!tiled && wide_sums(&v, lane)) w = KN_MIN(e / LANES * LANES, 8 * LANES);
         push(&v, (kn_opt){KN_OPT_SPLIT, at, w, KN_AXIS_UPCAST, false}, opts, &n, cap);
+        if (tiled) panels(&v, lane, row, w, opts, &n, cap);
     }
     for (int o = 0; o < outputs; o++)
         if (nest.origin[o].closer != tile && fills_stage(g, nest.origin[o].closer) && (o == 0 || nest.origin[o - 1].closer != nest.origin[o].closer))

@@ -9,7 +9,7 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
     bool     ok = true;
-    nest->norigin = nest->nloop = 0;
+    nest->norigin = nest->nloop = nest->nstage = 0;
     if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(f);
     for (int pass = 0; pass < 2 && ok; pass++)       /* outer ENDs first: they have the higher ids; then reductions */
         for (uint32_t i = n; i-- > 0 && ok;) {
@@ -92,6 +92,11 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
 }
 
 bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    if (o->op == KN_OPT_STAGE) {
+        if (nest->nstage == KN_MAX_STAGES) return kn_fail(f, KN_ERR_ARG, "STAGE: more than %d", KN_MAX_STAGES);
+        nest->stage[nest->nstage++] = o->arg;
+        return true;
+    }
     if (o->axis < 0 || o->axis >= nest->nloop) return refuse(f, o, "no such loop");
     if (o->op == KN_OPT_SPLIT) return edit_split(nest, o, f);
     if (o->arg < 0 || o->arg >= nest->nloop) return refuse(f, o, "no such loop");
@@ -253,6 +258,72 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     return true;
 }
 
+/* ---- panels -------------------------------------------------------------------------------------------------- */
+
+/* LOAD of the PARAM inside a reduction: the panel it walks there, its reduction loops and lanes, is copied into LOCAL memory, row by
+ * row without gaps, in the loops around it; the load then reads the copy. 0: it is no such load, or too large. */
+static kn_ref stage_load(ko_state *s, kn_ref load) {
+    kn_graph *g   = s->g;
+    kn_ref    at  = kg_at(g, load, 0), idx = kg_at(g, at, 1), open[16], in[16], fresh[16], mine = 0, its = 0;
+    int       all = kg_ranges(g, load, open, KN_COUNT(open)), n = 0;
+    bool      sums = false;
+    int64_t   size = 1;
+    if (all > KN_COUNT(open)) return 0;
+    for (int pass = 0; pass < 2; pass++) /* lanes last: they walk by one */
+        for (int i = 0; i < all; i++) {
+            int type = (int)kg_field(g, open[i], KN_F_RANGE_type);
+            if (type == (pass ? KN_AXIS_UPCAST : KN_AXIS_REDUCE)) in[n++] = open[i];
+            else if (is_lane(type) || type == KN_AXIS_REDUCE) continue;
+            else if (type == KN_AXIS_UNROLL) return 0;
+            sums |= type == KN_AXIS_REDUCE;
+        }
+    if (!sums || n < 2) return 0;
+    for (int i = n; i-- > 0;) {
+        kn_ref  b  = kg_at(g, in[i], 0);
+        int64_t w[KN_RANGE_WORDS];
+        if (kg_op(g, b) != KN_OP_CONST) return 0;
+        memcpy(w, kg_words(g, in[i], NULL), sizeof w);
+        w[KN_F_RANGE_id] = s->next_id++;
+        if (w[KN_F_RANGE_type] == KN_AXIS_REDUCE) w[KN_F_RANGE_type] = KN_AXIS_LOOP;
+        fresh[i]  = kg_make(g, KN_OP_RANGE, 0, kg_intern_words(g, w, KN_RANGE_WORDS), &b, 1);
+        kn_ref st = kg_idx(g, size), x = kg_op2(g, KN_OP_MUL, fresh[i], st), y = kg_op2(g, KN_OP_MUL, in[i], st);
+        mine      = mine ? kg_op2(g, KN_OP_ADD, mine, x) : x;
+        its       = its ? kg_op2(g, KN_OP_ADD, its, y) : y;
+        size      = kn_sat_mul(size, kg_const_int(g, b));
+    }
+    if (size > KN_STAGE_BYTES / kn_dsize(kg_dtype(g, load))) return 0;
+    kn_ref local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, load), 0, KN_LOCAL);
+    kn_ref source = kg_substitute(g, idx, in, fresh, n), param = kg_at(g, at, 0);
+    kn_ref filled = kg_end(g, kg_store(g, kg_index(g, local, &mine, 1), kg_load(g, kg_index(g, param, &source, 1)), 0), fresh, n);
+    return kg_load(g, kg_index(g, kg_after(g, local, &filled, 1), &its, 1));
+}
+
+static kn_ref stage_param(ko_state *s, kn_ref sink, int64_t slot, kn_fault *f) {
+    kn_graph *g = s->g;
+    kn_ref   *order, *from = NULL, *to = NULL;
+    uint32_t  n;
+    size_t    fc = 0, tc = 0;
+    int       count = 0;
+    if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(f), 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref l = order[i];
+        if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 1 || kg_op(g, kg_at(g, l, 0)) != KN_OP_INDEX) continue;
+        kn_ref p = kg_at(g, kg_at(g, l, 0), 0), staged;
+        if (kg_op(g, p) != KN_OP_PARAM || kg_field(g, p, KN_F_PARAM_slot) != slot || !(staged = stage_load(s, l))) continue;
+        if (!KN_GROW(kg_alloc(g), from, fc, (size_t)count + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)count + 1)) {
+            kn_oom(f);
+            break;
+        }
+        from[count] = l;
+        to[count++] = staged;
+    }
+    if (!f->code && count) sink = kg_substitute(g, sink, from, to, count);
+    kn_free(kg_alloc(g), from, fc * sizeof *from);
+    kn_free(kg_alloc(g), to, tc * sizeof *to);
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return f->code ? 0 : sink;
+}
+
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
     ko_state s = {.g = g, .nest = nest};
     for (int i = 0; i < nest->norigin; i++) s.next_id = KN_MAX(s.next_id, kg_field(g, nest->origin[i].range, KN_F_RANGE_id) + 1);
@@ -272,12 +343,14 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
                     if (nest->origin[i].range == kg_at(g, old, k)) origins[n++] = i;
         }
         kn_free(kg_alloc(g), order, count * sizeof *order);
-        if (!n) return sink;
+        if (!n) break;
         kn_ref now = apply_closer(&s, old, kg_at(g, old, 0), origins, n);
         sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
         if (!sink && kg_fault(g)->code) return 0; /* the caller has the graph's fault */
         if (!sink) return kn_fail(f, KN_ERR_INTERNAL, "optimize: the options could not be applied"), 0;
     }
+    for (int i = 0; i < nest->nstage && sink; i++) sink = stage_param(&s, sink, nest->stage[i], f);
+    return sink;
 }
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
@@ -312,6 +385,10 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (parse_word(&at, "SWAP")) {
             o.op = KN_OPT_SWAP;
             ok   = parse_number(&at, &axis) && parse_number(&at, &o.arg);
+        } else if (parse_word(&at, "STAGE")) {
+            o.op = KN_OPT_STAGE;
+            axis = 0;
+            ok   = parse_number(&at, &o.arg);
         } else if (parse_word(&at, "SPLIT")) {
             ok = parse_number(&at, &axis) && parse_number(&at, &o.arg) && *at == ':';
             if (ok) {
@@ -325,7 +402,7 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (!ok || axis > KN_MAX_NEST || (*at && *at != ' ' && *at != ','))
             return kn_fail(
                 f, KN_ERR_ARG,
-                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top] or SWAP:loop:loop", start);
+                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top], SWAP:loop:loop or STAGE:param", start);
         o.axis        = (int)axis;
         opts[(*n)++] = o;
     }
@@ -336,7 +413,8 @@ void ko_print_opts(const kn_opt *opts, int n, kn_str *out) {
     for (int i = 0; i < n; i++) {
         const kn_opt *o = &opts[i];
         if (i) kn_str_puts(out, " ");
-        if (o->op == KN_OPT_SWAP) kn_str_putf(out, "SWAP:%d:%lld", o->axis, (long long)o->arg);
+        if (o->op == KN_OPT_STAGE) kn_str_putf(out, "STAGE:%lld", (long long)o->arg);
+        else if (o->op == KN_OPT_SWAP) kn_str_putf(out, "SWAP:%d:%lld", o->axis, (long long)o->arg);
         else kn_str_putf(out, "SPLIT:%d:%lld:%s%s", o->axis, (long long)o->arg, kn_axis_names[o->target], o->top ? ":top" : "");
     }
 }

@@ -9,14 +9,14 @@
 #include "dialect/uop.h"
 
 typedef struct kn_opt {
-    enum { KN_OPT_SPLIT, KN_OPT_SWAP } op;
+    enum { KN_OPT_SPLIT, KN_OPT_SWAP, KN_OPT_STAGE } op;
     int     axis;   /* position in the nest, outermost 0 */
-    int64_t arg;    /* SPLIT: the factor; SWAP: the other position */
+    int64_t arg;    /* SPLIT: the factor; SWAP: the other position; STAGE: the PARAM whose panels are copied to LOCAL memory */
     int target; /* SPLIT: the type of the new loop: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL */
     bool    top;    /* SPLIT: the new loop is the outer one */
 } kn_opt;
 
-enum { KN_MAX_OPTS = 24, KN_MAX_NEST = 64 };
+enum { KN_MAX_OPTS = 24, KN_MAX_NEST = 64, KN_MAX_STAGES = 8, KN_STAGE_BYTES = 256 << 10 };
 
 typedef struct kn_origin { /* a range of the kernel before optimisation */
     kn_ref  range, closer; /* closer: the END or REDUCE that ends it */
@@ -39,6 +39,8 @@ typedef struct kn_nest {
     int       norigin;
     kn_loop   loop[KN_MAX_NEST]; /* outermost first; output loops before the reductions inside them */
     int       nloop;
+    int64_t   stage[KN_MAX_STAGES]; /* PARAMs to copy, panel by panel */
+    int       nstage;
     bool      ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
@@ -51,7 +53,7 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f);
 /* A simple choice of options for vector registers of 16 f32; returns how many (0: leave as it is). */
 int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f);
 
-/* "SPLIT:0:8:UPCAST SWAP:1:2 SPLIT:0:16:THREAD:top" and back. */
+/* "SPLIT:0:8:UPCAST SWAP:1:2 SPLIT:0:16:THREAD:top STAGE:2" and back. */
 bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f);
 void ko_print_opts(const kn_opt *opts, int n, kn_str *out);
 
