@@ -110,8 +110,16 @@ static void lower_program(const corpus_program *cp, void *user) {
         q->slot[k]   = (int)k < q->c.nslots ? q->c.slot[k]
                                             : (kn_array){calloc(1, bytes + 1), q->p.param[k].size, q->p.param[k].dtype};
     }
-    watch  w   = {s, q};
-    kl_run run = {.seen = after_stage, .user = &w};
+    watch       w     = {s, q};
+    kl_run      run   = {.seen = after_stage, .user = &w};
+    kn_opt      opts[KN_MAX_OPTS];
+    const char *given = strstr(cp->text, "# opts:");
+    if (given) {
+        char line[512];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(given + 7, "\n"), given + 7);
+        if (!ko_parse_opts(line, opts, &run.nopts, &f)) goto fault;
+        run.opts = opts;
+    }
     if ((q->lowered = kl_lower(&q->p, &run, &f))) return;
 fault:
     fprintf(stderr, "%s: %s\n", q->name, f.code ? f.text : "values differ");
@@ -192,6 +200,7 @@ static suite all;
 
 static void test_stages(void) {
     CHECK(corpus_each(CORPUS_DIR, lower_program, &all) >= 0);
+    CHECK(corpus_each(KN_TEST_SOURCE "/tests/kernels", lower_program, &all) > 0); /* with options given by hand */
     printf("     %zu programs, %d comparisons of a stage\n", all.n, all.stages);
 }
 
