@@ -161,6 +161,17 @@ KN_API kn_tensor *kn_here(kn_tensor *t, const char *file, int line);
 KN_API kn_tensor *kn_from(kn_context *kn, const void *data, kn_dtype dtype, const kn_dim *dims, int rank);
 /* Borrows: data must stay valid and unchanged until the tensor's scope ends (or kn_close). */
 KN_API kn_tensor *kn_wrap(kn_context *kn, void *data, kn_dtype dtype, const kn_dim *dims, int rank);
+typedef struct kn_map_opts {
+    int64_t offset;   /* where the tensor begins in the file, in bytes: a multiple of the element size */
+    int     writable; /* non-zero: assigning and kn_write change the file; else it is never written */
+    int     create;   /* non-zero: writable, and the file is made, or made longer with zeros, as needed */
+    size_t  size;
+} kn_map_opts;
+/* A file, or part of one, as a tensor: kn_map(kn, path, dtype, KN_DIMS(2, 3), .offset = 8). Nothing is read before it is
+ * used. path may begin with "DISK:". One size may be -1: what the file has. KN_ERR_IO: it is missing or too short. The
+ * file must not be cut short by others while it is mapped. */
+KN_API kn_tensor *kn_map_opt(kn_context *kn, const char *path, kn_dtype dtype, const kn_dim *dims, int rank,
+                             const kn_map_opts *o);
 /* Storage of its own, zeroed: what kn_write refills and kn_assign updates. */
 KN_API kn_tensor *kn_empty(kn_context *kn, kn_dtype dtype, const kn_dim *dims, int rank);
 KN_API kn_tensor *kn_full(kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims, int rank);
@@ -484,6 +495,11 @@ template <class... T> inline kn_axes kn_axes_of_(T... a) { return kn_axes{(int)s
 /* kn_sgd(kn, params, n, .lr = 0.1), kn_adam(kn, params, n) */
 #define kn_sgd(kn, params, ...) KN_OPT3_(kn_sgd_opt, kn_sgd_opts, kn, params, __VA_ARGS__)
 #define kn_adam(kn, params, ...) KN_OPT3_(kn_adam_opt, kn_adam_opts, kn, params, __VA_ARGS__)
+/* kn_map(kn, path, dtype, dims, rank, .offset = 8): the sizes are two arguments once KN_DIMS is replaced */
+#define kn_map(...) KN_HERE_(KN_MAP_(__VA_ARGS__))
+#define KN_MAP_(kn, path, dtype, dims, ...)                           \
+    kn_map_opt(kn, path, dtype, dims, KN_HEAD_(__VA_ARGS__, 0),       \
+               &(const kn_map_opts){KN_TAIL_(__VA_ARGS__, .size = sizeof(kn_map_opts))})
 #else
 static inline kn_tensor *kn_sum(kn_tensor *x, kn_reduce_opts o = kn_reduce_opts()) {
     o.size = sizeof o;
@@ -538,7 +554,13 @@ static inline kn_optim *kn_adam(kn_context *kn, kn_tensor *const *params, int n,
     o.size = sizeof o;
     return kn_adam_opt(kn, params, n, &o);
 }
+static inline kn_tensor *kn_map(kn_context *kn, const char *path, kn_dtype dtype, const kn_dim *dims, int rank,
+                                kn_map_opts o = kn_map_opts()) {
+    o.size = sizeof o;
+    return kn_map_opt(kn, path, dtype, dims, rank, &o);
+}
 #ifndef KN_NO_CALLSITE
+#define kn_map(...) KN_HERE_(kn_map(__VA_ARGS__))
 #define kn_sum(...) KN_HERE_(kn_sum(__VA_ARGS__))
 #define kn_prod(...) KN_HERE_(kn_prod(__VA_ARGS__))
 #define kn_mean(...) KN_HERE_(kn_mean(__VA_ARGS__))

@@ -3,6 +3,7 @@
 #define KN_RUNTIME_INSIDE_H
 
 #include "device/cc.h"
+#include "device/disk.h"
 #include "lower/pipeline.h"
 #include "runtime/runtime.h"
 
@@ -15,6 +16,7 @@ typedef struct kr_buffer {
     void   *block; /* what was allocated; data is aligned within it */
     void   *data;
     size_t  bytes;
+    kd_map  map; /* a file's; base NULL: none */
 } kr_buffer;
 
 typedef struct kr_schedule {

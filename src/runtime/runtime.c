@@ -30,13 +30,19 @@ kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     return kn_oom(f), NULL;
 }
 
+static void drop_bytes(kn_runtime *rt, kr_buffer *b) {
+    kr_aligned_free(rt->a, b->block, KN_MAX(b->bytes, 1u));
+    if (b->map.base) kd_unmap(&b->map);
+    b->block = b->data = b->map.base = NULL;
+}
+
 void kr_free(kn_runtime *rt) {
     if (!rt) return;
     kn_alloc        own = rt->alloc;
     const kn_alloc *a   = rt->a ? &own : NULL;
     if (rt->pool) kn_pool_free(rt->pool);
     for (size_t i = 0; i < rt->nschedule; i++) kr_schedule_free(rt, rt->schedule[i]);
-    for (size_t i = 0; i < rt->nbuffer; i++) kr_aligned_free(rt->a, rt->buffer[i].block, rt->buffer[i].bytes);
+    for (size_t i = 0; i < rt->nbuffer; i++) drop_bytes(rt, &rt->buffer[i]);
     kn_free(rt->a, rt->schedule, rt->schedule_cap * sizeof *rt->schedule);
     kn_free(rt->a, rt->buffer, rt->buffer_cap * sizeof *rt->buffer);
     kd_cc_free(rt->cc);
@@ -98,6 +104,24 @@ int64_t kr_buffer_wrap(kn_runtime *rt, void *data, int64_t size, int dtype, kn_f
     return add_buffer(rt, (kr_buffer){.size = size, .dtype = dtype, .data = data}, f);
 }
 
+int64_t kr_buffer_map(kn_runtime *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
+                      bool create, kn_fault *f) {
+    kr_buffer b = {.size = size, .dtype = dtype};
+    int64_t   bytes;
+    if (!kn_mul_ok(size, kn_dsize(dtype), &bytes))
+        return kn_fail(f, KN_ERR_SHAPE, "%s: too many elements", path), 0;
+    if (!kd_map_file(path, offset, bytes, writable, create, &b.map, f)) return 0;
+    b.data       = b.map.data;
+    int64_t slot = add_buffer(rt, b, f);
+    if (!slot) kd_unmap(&b.map);
+    return slot;
+}
+
+bool kr_buffer_is_file(kn_runtime *rt, int64_t slot) {
+    kr_buffer *b = kr_find(rt, slot);
+    return b && b->map.base;
+}
+
 void *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f) {
     kr_buffer *b = kr_find(rt, slot);
     if (!b) return kn_fail(f, KN_ERR_STATE, "the storage has been released"), NULL;
@@ -120,9 +144,8 @@ void kr_buffer_release(kn_runtime *rt, int64_t slot) {
     kr_buffer *b = kr_find(rt, slot);
     if (!b) return;
     if (b->block) rt->stats.buffer_bytes -= b->bytes;
-    kr_aligned_free(rt->a, b->block, KN_MAX(b->bytes, 1u));
-    b->live  = false;
-    b->block = b->data = NULL;
+    drop_bytes(rt, b);
+    b->live = false;
     if (++rt->dead * 2 < rt->nbuffer) return;
     size_t n = 0;
     for (size_t i = 0; i < rt->nbuffer; i++)

@@ -18,6 +18,10 @@ int kr_threads(int asked);
 /* Buffers. A slot (>= 1) is never reused. Bytes are allocated zeroed at the first use. */
 int64_t kr_buffer_new(kn_runtime *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */
 int64_t kr_buffer_wrap(kn_runtime *rt, void *data, int64_t size, int dtype, kn_fault *f); /* not owned */
+/* Part of a file (device/disk.h); writable: what is stored there is stored in the file. */
+int64_t kr_buffer_map(kn_runtime *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
+                      bool create, kn_fault *f);
+bool    kr_buffer_is_file(kn_runtime *rt, int64_t slot);
 void   *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f);                        /* NULL on failure */
 int64_t kr_buffer_size(kn_runtime *rt, int64_t slot);                                     /* elements */
 void    kr_buffer_release(kn_runtime *rt, int64_t slot);

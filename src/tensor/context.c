@@ -9,7 +9,7 @@
 #define CONTEXT_TEXT_(x) #x
 #define CONTEXT_TEXT(x) CONTEXT_TEXT_(x)
 
-static const char *const device_names[] = {"CPU", "INTERP", "NULL", NULL};
+static const char *const device_names[] = {"CPU", "INTERP", "NULL", "DISK", NULL};
 
 const char *const *kn_devices(void) {
     return device_names;
@@ -42,6 +42,8 @@ static bool keep_text(kn_context *kn, const char **text) {
 static bool check_names(const kn_config *cfg, kn_fault *f) {
     const char *dev   = cfg->device ? cfg->device : "CPU";
     bool        found = false;
+    if (!strncmp(dev, "DISK", 4))
+        return kn_fail(f, KN_ERR_DEVICE, "kn_open: %s holds tensors and computes nothing: kn_map maps files", dev);
     for (int i = 0; device_names[i]; i++) found |= !strcmp(dev, device_names[i]);
     if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU, INTERP and NULL", dev);
     if (cfg->target && strcmp(cfg->target, "c"))

@@ -76,7 +76,7 @@ static bool function_trace(function_args *a, kn_fn fn, void *user, int nin, kn_t
                            kn_tensor **out) {
     kn_context *kn    = a->kn;
     size_t      bytes = ((size_t)nin + (size_t)nout + 1) * sizeof(kn_tensor *);
-    kn_tensor **arg = kn_zalloc(kn->alloc, bytes), **res = arg + nin;
+    kn_tensor **arg = kn_zalloc(kn->alloc, bytes), **res = arg ? arg + nin : NULL;
     kt_trace    t     = {0};
     kn_ref      f     = 0;
     bool        begun = false, ok = arg != NULL;

@@ -221,7 +221,7 @@ static bool jit_compile(kn_jit *j, jit_capture *c, const kt_trace *t, kn_tensor 
     kn_graph   *g    = kn->g;
     kn_fault   *f    = kg_fault(g);
     size_t      cap  = (size_t)c->nout + kn->npending + 1;
-    kn_ref     *root = kn_zalloc(kn->alloc, 2 * cap * sizeof *root), *result = root + cap;
+    kn_ref     *root = kn_zalloc(kn->alloc, 2 * cap * sizeof *root), *result = root ? root + cap : NULL;
     int         n  = 0;
     bool        ok = root || kn_oom(f);
     for (int i = 0; ok && i < c->nout; i++) {
@@ -269,7 +269,7 @@ static bool jit_new_arrays(kn_context *kn, jit_capture *c, int nin, int nout) {
 static jit_capture *jit_trace(kn_jit *j, int nin, kn_tensor *const *in, int nout) {
     kn_context *kn = j->kn;
     size_t bytes = ((size_t)nin + (size_t)nout + 1) * sizeof(kn_tensor *), rbytes = ((size_t)nin + 1) * sizeof(kn_ref);
-    kn_tensor  **arg = kn_zalloc(kn->alloc, bytes), **res = arg + nin;
+    kn_tensor  **arg = kn_zalloc(kn->alloc, bytes), **res = arg ? arg + nin : NULL;
     kn_ref      *stand = kn_zalloc(kn->alloc, rbytes);
     jit_capture *c     = kn_zalloc(kn->alloc, sizeof *c);
     kt_trace     t     = {0};

@@ -203,6 +203,7 @@ typedef struct run_state {
     int         nroots, ninplace;
     uint8_t    *dep; /* of the nodes before kr_run: depends on a buffer assigned in place */
     uint32_t    ndep;
+    bool        file;    /* someone still reads a mapped file that is about to be assigned */
     int        *root_of; /* of want[i]: its root, -1 none; then of pending[i] */
 } run_state;
 
@@ -273,9 +274,52 @@ static bool find_readers(run_state *r) {
     if (!kt_mark(kn, r->nodes, at, false, r->mark, r->count)) return false;
     for (size_t i = 0; i < kn->npending; i++) {
         kt_pending *p = &kn->pending[i];
-        p->fresh      = p->run && r->mark[kt_buffer_of(kn->g, p->t->store)];
+        kn_ref      b = kt_buffer_of(kn->g, p->t->store);
+        p->fresh      = p->run && r->mark[b];
+        r->file |= p->fresh && kr_buffer_is_file(kn->rt, kg_field(kn->g, b, KN_F_BUFFER_slot));
     }
     return true;
+}
+
+bool kt_readers(kn_context *kn, const uint8_t *buffer, kt_slot **out, int *n) {
+    uint32_t count = kg_count(kn->g);
+    uint8_t *mark  = kn_realloc(kn->alloc, NULL, 0, count);
+    bool     ok    = mark != NULL;
+    for (kt_slot *s = kt_first(kn); ok && s; s = kt_next(s)) {
+        kt_pending *p     = pending_of(kn, s);
+        bool        reads = false;
+        if (s->flags & KT_WANTED || s->node == s->store || (p && p->run)) continue;
+        memset(mark, 0, count);
+        ok = kt_mark(kn, &s->node, 1, false, mark, count);
+        for (kn_ref id = 1; ok && id < count && !reads; id++) reads = mark[id] && buffer[id];
+        if (reads) out[(*n)++] = s;
+    }
+    kn_free(kn->alloc, mark, count);
+    return ok || kn_oom(kg_fault(kn->g));
+}
+
+/* A file stays where it is: who reads it is computed in the same run. */
+static bool save_file_readers(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_t depth) {
+    uint32_t  count = kg_count(kn->g);
+    size_t    cap   = (size_t)kn->ntensors + (size_t)n + 1;
+    kt_slot **list  = kn_realloc(kn->alloc, NULL, 0, cap * sizeof *list);
+    uint8_t  *file  = kn_zalloc(kn->alloc, count);
+    int       m     = n;
+    bool      ok    = (list && file) || kn_oom(kg_fault(kn->g));
+    if (ok && n) memcpy(list, want, (size_t)n * sizeof *list);
+    for (size_t i = 0; ok && i < kn->npending; i++) {
+        kn_ref buf = kt_buffer_of(kn->g, kn->pending[i].t->store);
+        if (kn->pending[i].fresh) file[buf] = kr_buffer_is_file(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot));
+    }
+    ok = ok && kt_readers(kn, file, list, &m);
+    for (int i = n; ok && i < m; i++)
+        if (kt_buffer_of(kn->g, list[i]->node)) ok = kt_unshare(kn, list[i]);
+    if (!ok) kt_take_fault(kn, kg_fault(kn->g), op);
+    for (int i = 0; i < n; i++) want[i]->flags &= (uint8_t)~KT_WANTED;
+    ok = ok && kt_run(kn, op, list, m, depth);
+    kn_free(kn->alloc, list, cap * sizeof *list);
+    kn_free(kn->alloc, file, count);
+    return ok;
 }
 
 static bool build_roots(run_state *r, kt_slot *const *want, int n) {
@@ -376,7 +420,11 @@ bool kt_run(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_
     if (!any) return true;
     if (!kt_may_run(kn, op)) return false;
     bool ok = run_begin(&r, kn, n) && choose_pending(&r, want, n, depth) && find_readers(&r);
-    if (!ok) kn_oom(kg_fault(g));
+    if (ok && r.file) {
+        run_end(&r);
+        return save_file_readers(kn, op, want, n, depth);
+    }
+    if (!ok && kg_fault(g)->code == KN_OK) kn_oom(kg_fault(g));
     ok = ok && build_roots(&r, want, n) && run_roots(&r, want, n);
     if (!ok) {
         for (size_t i = kn->npending; i-- > 0;)

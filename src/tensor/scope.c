@@ -54,6 +54,16 @@ void kt_abandon(kn_context *kn, kt_slot *s) {
     end_innermost(kn, NULL, NULL);
 }
 
+/* Whether a tensor that is about to die is assigned and is a file, which others will see. */
+static bool writes_file(kn_context *kn, uint32_t depth) {
+    for (size_t i = 0; i < kn->npending; i++) {
+        const kt_slot *t = kn->pending[i].t;
+        kn_ref         b = t->scope->depth >= depth ? kt_buffer_of(kn->g, t->store) : 0;
+        if (b && kr_buffer_is_file(kn->rt, kg_field(kn->g, b, KN_F_BUFFER_slot))) return true;
+    }
+    return false;
+}
+
 kn_status kn_end(kn_scope *p) {
     kt_slot *s = kt_scope_of(p);
     if (!s) return p ? KN_ERR_STATE : KN_ERR_ARG;
@@ -65,6 +75,7 @@ kn_status kn_end(kn_scope *p) {
     int         nkeep = 0;
     kt_slot   **keep  = kn_realloc(kn->alloc, NULL, 0, cap * sizeof *keep);
     if (!keep) kt_error(kn, KN_ERR_MEMORY, "kn_end: out of memory");
+    if (kn->fault.code == KN_OK && !kn->trace && writes_file(kn, depth)) kt_run(kn, "kn_end", NULL, 0, depth);
     while (kn->scope != s) end_innermost(kn, NULL, NULL);
     end_innermost(kn, keep, &nkeep);
     if (kn->fault.code != KN_OK)

@@ -171,6 +171,9 @@ bool kt_unshare(kn_context *kn, kt_slot *s);
 /* mark[n] = 1 for every node reached from nodes[] through sources and through `realized`. With `stop`, of a realized
  * node only its storage is visited. mark has a byte for each of the `count` nodes of the graph. */
 bool kt_mark(kn_context *kn, const kn_ref *nodes, size_t n, bool stop, uint8_t *mark, uint32_t count);
+/* The live tensors, but those that are about to be computed, whose values depend on a buffer with buffer[node] set; out
+ * has room for all after its first *n. False: out of memory, in the graph's fault. */
+bool kt_readers(kn_context *kn, const uint8_t *buffer, kt_slot **out, int *n);
 /* The innermost scope first, the newest tensor first; NULL ends. */
 kt_slot *kt_first(const kn_context *kn);
 kt_slot *kt_next(const kt_slot *s);

@@ -90,7 +90,8 @@ kn_status kt_trace_call(kn_context *kn, const char *op, kn_fn fn, void *user, in
 kn_status kt_trace_inline(kn_context *kn, const char *op, kn_fn fn, void *user, int nin, kn_tensor *const *in, int nout,
                           kn_tensor **out) {
     size_t      bytes = ((size_t)nin + (size_t)nout + 1) * sizeof(kn_tensor *);
-    kn_tensor **arg = kn_realloc(kn->alloc, NULL, 0, bytes), **res = arg + nin; /* in and out may be the same array */
+    kn_tensor **arg   = kn_realloc(kn->alloc, NULL, 0, bytes),
+              **res   = arg ? arg + nin : NULL; /* in and out may be the same array */
     if (!arg) return kt_error(kn, KN_ERR_MEMORY, "%s: out of memory", op);
     for (int i = 0; i < nin; i++) arg[i] = in[i];
     kn_status st = kt_trace_call(kn, op, fn, user, nin, arg, nout, res);

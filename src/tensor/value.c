@@ -158,6 +158,31 @@ static bool read_by_others(kn_context *kn, const kt_slot *t, bool *ok) {
     return read;
 }
 
+static bool is_file(kn_context *kn, const kt_slot *t) {
+    return kr_buffer_is_file(kn->rt, kg_field(kn->g, kt_buffer_of(kn->g, t->store), KN_F_BUFFER_slot));
+}
+
+/* A file stays where it is: who reads it gets what it holds now. An assignment to t itself does not happen. */
+static bool save_readers(kn_context *kn, kt_slot *t) {
+    uint32_t  count = kg_count(kn->g);
+    size_t    cap   = (size_t)kn->ntensors + 1;
+    kt_slot **list  = kn_realloc(kn->alloc, NULL, 0, cap * sizeof *list);
+    uint8_t  *file  = kn_zalloc(kn->alloc, count);
+    int       n     = 0;
+    bool      ok    = (list && file) || kn_oom(kg_fault(kn->g));
+    kt_drop_pending(kn, t);
+    t->node = t->store;
+    if (ok) file[kt_buffer_of(kn->g, t->store)] = 1;
+    ok = ok && kt_readers(kn, file, list, &n);
+    for (int i = 0; ok && i < n; i++)
+        if (kt_buffer_of(kn->g, list[i]->node)) ok = kt_unshare(kn, list[i]);
+    if (!ok) kt_take_fault(kn, kg_fault(kn->g), "kn_write");
+    ok = ok && kt_run(kn, "kn_write", list, n, KT_NOW);
+    kn_free(kn->alloc, list, cap * sizeof *list);
+    kn_free(kn->alloc, file, count);
+    return ok;
+}
+
 kn_status kn_write(kn_tensor *t, const void *src, size_t bytes) {
     kn_context *kn = kn_context_of(t);
     if (!kn) return KN_ERR_ARG;
@@ -178,6 +203,10 @@ kn_status kn_write(kn_tensor *t, const void *src, size_t bytes) {
     bool      fresh = !s->store || read_by_others(kn, s, &ok);
     kn_fault *f     = kg_fault(kn->g);
     if (!ok) return kt_error(kn, KN_ERR_MEMORY, "kn_write: out of memory");
+    if (fresh && s->store && is_file(kn, s)) {
+        if (!save_readers(kn, s)) return kn->fault.code;
+        fresh = false;
+    }
     if (fresh) { /* the old contents live on for their readers */
         kn_ref st = kt_storage_node(kn, (kn_dtype)dtype, dims, rank, src);
         if (!st) return kt_take_fault(kn, f, "kn_write");

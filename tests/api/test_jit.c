@@ -413,6 +413,79 @@ static void costs_little(void) {
     costs("CPU");
 }
 
+/* ---- every allocation fails once --------------------------------------------------------------------------------- */
+
+typedef struct heap {
+    long   count, fail_at;
+    size_t bytes; /* held */
+} heap;
+
+static void *failing(void *user, void *ptr, size_t old_size, size_t new_size) {
+    heap *h = user;
+    if (new_size && ++h->count == h->fail_at) return NULL;
+    void *p = new_size ? realloc(ptr, new_size) : NULL;
+    if (!new_size) free(ptr);
+    if (p || !new_size) h->bytes += new_size - old_size;
+    return p;
+}
+
+static kn_status accumulate(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
+    counter   *c  = user;
+    kn_status  st = kn_function(kn, twice_plus, &c->calls, nin, in, nout, out);
+    kn_tensor *g  = NULL;
+    if (st == KN_OK) st = kn_gradient(kn_sum(kn_mul(out[0], c->scale)), &c->scale, 1, &g);
+    kn_assign(c->count, kn_add(c->count, kn_add(g, kn_mul_s(kn_rand(kn, KN_DIMS(2)), 0))));
+    return st;
+}
+
+/* False: a number came out wrong. */
+static bool small_program(heap *h, kn_status *code) {
+    kn_config   cfg = {.device = "INTERP", .threads = 1, .alloc = failing, .alloc_user = h, .size = sizeof cfg};
+    kn_context *kn  = kn_open(&cfg);
+    *code           = KN_ERR_MEMORY;
+    if (!kn) return true;
+    counter    c = {kn_empty(kn, KN_F32, KN_DIMS(2)), F32S(kn, 2, 3), 0};
+    kn_tensor *x = F32S(kn, 1, 2, 3, 4), *out = NULL, *lazy = NULL;
+    kn_jit    *j = kn_jit_new(kn, accumulate, &c);
+    double     got[2], seen[2];
+    bool       right = true;
+    *code            = kn_error_code(kn);
+    for (int i = 0; i < 2 && *code == KN_OK; i++) {
+        kn_scope  *s  = kn_begin(kn);
+        kn_tensor *in = kn_rows(x, 2 * i, 2);
+        kn_call(j, 1, &in, 1, &out);
+        lazy  = kn_keep(kn_add_s(out, 1));
+        *code = kn_end(s);
+    }
+    if (*code == KN_OK) kn_call(j, 1, &lazy, 1, &out);
+    if (*code == KN_OK) kn_read(out, KN_F64, got, sizeof got);
+    if (*code == KN_OK) kn_read(c.count, KN_F64, seen, sizeof seen);
+    if (*code == KN_OK) *code = kn_error_code(kn);
+    if (*code == KN_OK) /* 3 x: of (1, 2), (3, 4), (10, 13) */
+        right = fabs(got[0] - 30) + fabs(got[1] - 39) + fabs(seen[0] - 42) + fabs(seen[1] - 57) < 1e-4;
+    right &= *code == KN_OK || *code == KN_ERR_MEMORY || *code == KN_ERR_ARG;
+    if (!right) printf("  %d: %s\n", (int)*code, kn_error(kn));
+    kn_close(kn);
+    return right;
+}
+
+static void memory_runs_out(void) {
+    heap      h = {0};
+    kn_status code;
+    CHECK(small_program(&h, &code));
+    CHECK_EQ(code, KN_OK);
+    CHECK_EQ(h.bytes, 0);
+    long total = h.count, step = total > 3000 ? total / 3000 + 1 : 1;
+    for (long n = 1; n <= total; n += step) {
+        h = (heap){.fail_at = n};
+        if (!CHECK(small_program(&h, &code)) || !CHECK_EQ(h.bytes, 0)) {
+            printf("  allocation %ld of %ld\n", n, total);
+            return;
+        }
+    }
+    printf("  %ld allocations, every %ld. failed\n", total, step);
+}
+
 int main(void) {
     RUN(trains_alike_on_each_device);
     RUN(inputs_on_each_device);
@@ -424,5 +497,6 @@ int main(void) {
     RUN(gradients_on_each_device);
     RUN(steps_nest_on_each_device);
     RUN(costs_little);
+    RUN(memory_runs_out);
     return check_result();
 }
