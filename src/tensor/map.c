@@ -35,7 +35,7 @@ kn_tensor *kn_map_opt(kn_context *kn, const char *path, kn_dtype dtype, const kn
                       const kn_map_opts *user) {
     kn_map_opts o = {0};
     kt_call     c;
-    int64_t     d[KN_MAX_RANK], size = 1;
+    int64_t     d[KN_MAX_RANK] = {0}, size = 1;
     if (!kt_begin_new(&c, "kn_map", kn)) return kt_poison(&c);
     if (user && (!user->size || user->size > sizeof o))
         return kt_fail(kn, KN_ERR_ARG, "kn_map: the options' size is %zu, not %zu: set .size = sizeof(options)",
