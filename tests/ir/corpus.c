@@ -212,6 +212,7 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     case KN_OP_CMPLE:
     case KN_OP_CMPEQ:
         if (j->exact[src[0]] && j->exact[src[1]]) return NULL;
+        if (a == b && (kg_op(g, src[1]) == KN_OP_MAX && kg_at(g, src[1], 1) == src[0])) return NULL; /* relu's 0 */
         return fabs(a - b) > coarse * fmax(1, fmax(fabs(a), fabs(b))) ? NULL : "compares values that are nearly equal";
     case KN_OP_CAST:
     case KN_OP_TRUNC:

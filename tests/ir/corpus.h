@@ -8,7 +8,7 @@
 
 #include "dialect/eval.h"
 
-enum { CORPUS_MAX = 16 }; /* PARAMs, and values, of a program */
+enum { CORPUS_MAX = 32 }; /* PARAMs, and values, of a program */
 
 typedef struct corpus_program {
     const char *file, *name, *text; /* text is 0-terminated */

@@ -17,12 +17,16 @@
 
 enum { MAX_SLOTS = 64 };
 
+/* Programs of effects: their values are what their PARAMs hold afterwards. */
+#define EFFECTS_DIR KN_TEST_SOURCE "/tests/ir/effects"
+
 typedef struct program {
     char        name[96];
     corpus_case c;
     kl_program  p;
     kn_array    slot[MAX_SLOTS];
     kn_value    want[CORPUS_MAX];
+    void       *before[CORPUS_MAX]; /* first contents of a PARAM that is read and written, by value */
     int         nwant, out_slot[CORPUS_MAX];
     bool        lowered;
 } program;
@@ -56,7 +60,11 @@ static bool agree(const program *q, const char *what) {
 static void clear_outputs(program *q) {
     for (int k = 0; k < q->nwant; k++) {
         kn_array *a = &q->slot[q->out_slot[k]];
-        if (a->size) memset(a->data, 0x5a, (size_t)a->size * (size_t)kn_dsize(a->dtype));
+        size_t bytes = (size_t)a->size * (size_t)kn_dsize(a->dtype);
+        if (q->before[k])
+            memcpy(a->data, q->before[k], bytes);
+        else if (a->size)
+            memset(a->data, 0x5a, bytes);
     }
 }
 
@@ -84,6 +92,35 @@ static bool after_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn
     return agree(q, kn_stage_names[stage]);
 }
 
+/* What the program computes at tensor level. */
+static bool want_values(program *q, kn_fault *f) {
+    kn_graph *g = q->c.g;
+    q->nwant    = CORPUS_MAX;
+    if (kg_op(g, q->c.root) != KN_OP_SINK)
+        return kn_eval(g, q->c.root, q->c.slot, q->c.nslots, q->want, &q->nwant, NULL, f);
+    int n = (int)kg_nsrc(g, q->c.root), none = 0;
+    q->nwant = 0;
+    if (n > CORPUS_MAX) return kn_fail(f, KN_ERR_ARG, "more than %d effects", CORPUS_MAX);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int k = 0; k < n; k++) {
+            kn_ref p = kg_at(g, kg_at(g, q->c.root, (uint32_t)k), 0);
+            if (kg_op(g, p) != KN_OP_PARAM) return kn_fail(f, KN_ERR_ARG, "an effect is a STORE into a PARAM");
+            q->out_slot[k]    = (int)kg_field(g, p, KN_F_PARAM_slot);
+            const kn_array *a = &q->c.slot[q->out_slot[k]];
+            size_t          bytes = (size_t)KN_MAX(a->size, 1) * (size_t)kn_dsize(a->dtype);
+            void           *copy = kn_realloc(NULL, NULL, 0, bytes);
+            if (!copy) return kn_oom(f);
+            memcpy(copy, a->data, bytes);
+            if (pass)
+                q->want[q->nwant++] = (kn_value){.data = copy, .numel = a->size, .dtype = a->dtype};
+            else
+                q->before[k] = copy;
+        }
+        if (!pass && !kn_eval(g, q->c.root, q->c.slot, q->c.nslots, q->want, &none, NULL, f)) return false;
+    }
+    return true;
+}
+
 static void lower_program(const corpus_program *cp, void *user) {
     suite   *s = user;
     kn_fault f = {0};
@@ -93,9 +130,7 @@ static void lower_program(const corpus_program *cp, void *user) {
     s->list[s->n++] = q;
     snprintf(q->name, sizeof q->name, "%.40s: %.50s", cp->file, cp->name);
     kl_program_init(&q->p, NULL);
-    q->nwant = CORPUS_MAX;
-    if (!corpus_open(cp->text, &q->c, &f) ||
-        !kn_eval(q->c.g, q->c.root, q->c.slot, q->c.nslots, q->want, &q->nwant, NULL, &f)) {
+    if (!corpus_open(cp->text, &q->c, &f) || !want_values(q, &f)) {
         fprintf(stderr, "%s: %s\n", q->name, f.text);
         q->nwant = 0;
         CHECK(!"the program runs at tensor level");
@@ -188,7 +223,10 @@ static void free_suite(suite *s) {
     for (size_t i = 0; i < s->n; i++) {
         program *q = s->list[i];
         for (size_t k = (size_t)q->c.nslots; k < q->p.nparam && k < MAX_SLOTS; k++) free(q->slot[k].data);
-        for (int k = 0; k < q->nwant; k++) kn_value_free(NULL, &q->want[k]);
+        for (int k = 0; k < q->nwant; k++) {
+            if (q->before[k]) kn_free(NULL, q->before[k], (size_t)KN_MAX(q->want[k].numel, 1) * (size_t)kn_dsize(q->want[k].dtype));
+            kn_value_free(NULL, &q->want[k]);
+        }
         kl_program_free(&q->p);
         corpus_close(&q->c);
         free(q);
@@ -201,6 +239,7 @@ static suite all;
 static void test_stages(void) {
     CHECK(corpus_each(CORPUS_DIR, lower_program, &all) >= 0);
     CHECK(corpus_each(KN_TEST_SOURCE "/tests/kernels", lower_program, &all) > 0); /* with options given by hand */
+    CHECK(corpus_each(EFFECTS_DIR, lower_program, &all) > 0);
     printf("     %zu programs, %d comparisons of a stage\n", all.n, all.stages);
 }
 
