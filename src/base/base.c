@@ -153,7 +153,7 @@ static uint64_t hash_mix(uint64_t h, uint64_t word) {
     return h ^ (h >> 29);
 }
 
-uint64_t kn_hash(const void *data, size_t size, uint64_t seed) {
+static uint64_t hash_bytes(const void *data, size_t size, uint64_t seed) {
     const unsigned char *p = data;
     uint64_t             h = seed ^ (uint64_t)size * UINT64_C(0xd1b54a32d192ed03);
     for (; size >= 8; size -= 8, p += 8) {
@@ -167,11 +167,19 @@ uint64_t kn_hash(const void *data, size_t size, uint64_t seed) {
         h = hash_mix(h, w);
     }
     h *= UINT64_C(0xbf58476d1ce4e5b9);
-    h ^= h >> 32;
+    return h ^ (h >> 32);
+}
+
+uint64_t kn_hash(const void *data, size_t size, uint64_t seed) {
 #if KN_HOSTILE
-    h &= 1; /* nearly every lookup meets a collision */
+    return hash_bytes(data, size, seed) & 1; /* nearly every lookup meets a collision */
+#else
+    return hash_bytes(data, size, seed);
 #endif
-    return h;
+}
+
+uint64_t kn_checksum(const void *data, size_t size) {
+    return hash_bytes(data, size, 1);
 }
 
 /* ---- faults -------------------------------------------------------------------------------------------------- */

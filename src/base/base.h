@@ -77,7 +77,10 @@ int64_t kn_sat_mul(int64_t a, int64_t b);
 int64_t kn_floor_div(int64_t a, int64_t b);
 int64_t kn_floor_mod(int64_t a, int64_t b);
 
+/* For tables, which compare; in a hostile build it says next to nothing. */
 uint64_t kn_hash(const void *data, size_t size, uint64_t seed);
+/* For what was written and is read again: tells accidents, not attacks. */
+uint64_t kn_checksum(const void *data, size_t size);
 
 /* ---- strings ------------------------------------------------------------------------------------------------ */
 

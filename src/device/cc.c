@@ -146,7 +146,7 @@ static bool checksum_holds(kd_cc *c, const char *so) {
     snprintf(path, sizeof path, "%s.sum", so);
     if (access(path, R_OK) || !kn_read_file(c->alloc, path, &sum, &sum_size, &no)) return false;
     if (kn_read_file(c->alloc, so, &data, &size, &no)) {
-        snprintf(want, sizeof want, "%016llx %zu\n", (unsigned long long)kn_hash(data, size, 1), size);
+        snprintf(want, sizeof want, "%016llx %zu\n", (unsigned long long)kn_checksum(data, size), size);
         ok = sum_size == strlen(want) && !memcmp(sum, want, sum_size);
         kn_free(c->alloc, data, size + 1);
     }
@@ -160,7 +160,7 @@ static bool keep(kd_cc *c, const char *built, const char *so, kn_fault *f) {
     size_t size;
     if (!kn_read_file(c->alloc, built, &data, &size, f)) return false;
     snprintf(path, sizeof path, "%s.sum", so);
-    snprintf(sum, sizeof sum, "%016llx %zu\n", (unsigned long long)kn_hash(data, size, 1), size);
+    snprintf(sum, sizeof sum, "%016llx %zu\n", (unsigned long long)kn_checksum(data, size), size);
     bool ok = kn_write_file(path, sum, strlen(sum), 0600, f) && kn_write_file(so, data, size, 0700, f);
     kn_free(c->alloc, data, size + 1);
     return ok;

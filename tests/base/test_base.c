@@ -96,6 +96,7 @@ static void test_grow(void) {
 
 static void test_hash(void) {
     CHECK(kn_hash("abc", 3, 1) == kn_hash("abc", 3, 1));
+    CHECK(kn_checksum("abc", 3) == kn_checksum("abc", 3) && kn_checksum("abc", 3) != kn_checksum("abd", 3));
 #if !KN_HOSTILE
     CHECK(kn_hash("abc", 3, 1) != kn_hash("abd", 3, 1));
     CHECK(kn_hash("abc", 3, 1) != kn_hash("abc", 3, 2));
