@@ -65,8 +65,8 @@ static void demo_json(const digits_data *d, const digits_options *o, const digit
     printf("{\"data\": %s, \"drawn\": %s, \"train_images\": %lld, \"test_images\": %lld,\n", kn_str_c(&text),
            d->drawn ? "true" : "false", (long long)d->train.n, (long long)d->test.n);
     kn_str_free(&text);
-    printf(" \"model\": \"mlp\", \"epochs\": %d, \"batch\": %d, \"lr\": %.9g, \"seed\": %llu, \"threads\": %d,\n",
-           o->epochs, o->batch, o->lr, (unsigned long long)o->seed, o->threads);
+    printf(" \"model\": \"%s\", \"epochs\": %d, \"batch\": %d, \"lr\": %.9g, \"seed\": %llu, \"threads\": %d,\n",
+           digits_model_of(o->model)->name, o->epochs, o->batch, o->lr, (unsigned long long)o->seed, o->threads);
     printf(" \"loss\": %.6f, \"train_accuracy\": %.6f, \"test_accuracy\": %.6f, \"images_per_second\": %.0f,\n",
            r->loss, r->accuracy, r->test_accuracy, r->images_per_second);
     printf(" \"data_seconds\": %.6f, \"train_seconds\": %.6f, \"compile_seconds\": %.6f, \"run_seconds\": %.6f,\n",
@@ -118,7 +118,7 @@ static void demo_report(const demo_view *v, const digits_data *d, const digits_o
     }
     putchar('\n');
     kn_fault f = {0};
-    if (r->program && digits_print_journey(stdout, p, r->program, &f)) putchar('\n');
+    if (r->program && digits_print_journey(stdout, p, digits_model_of(o->model)->first, r->program, &f)) putchar('\n');
     demo_costs(p, o, r, peak, isa);
     printf("\n%snext%s  koine demo digits --epochs 10 --seed %llu\n      koine demo digits --json --threads 1\n"
            "      KOINE_DUMP=render:kernels.c koine demo digits --epochs 1\n",
@@ -145,13 +145,16 @@ static bool demo_options(cli *c, digits_options *o) {
     const char *model = cli_value(c, "model", 0);
     if (c->nargs != 1 || strcmp(c->args[0], "digits") != 0)
         return kn_fail(&c->fault, KN_ERR_ARG, "which? there is one demo, \"koine demo digits\"");
-    if (model && strcmp(model, "mlp") != 0)
-        return kn_fail(&c->fault, KN_ERR_ARG, "--model %s: there is one model, mlp", model);
+    int kind;
+    for (kind = 0; model && kind < DIGITS_MODELS && strcmp(model, digits_model_of(kind)->name) != 0;) kind++;
+    if (kind == DIGITS_MODELS)
+        return kn_fail(&c->fault, KN_ERR_ARG, "--model %s: there are mlp and conv", model);
     if (!demo_number(c, "epochs", 1, 1000, true, &epochs) || !demo_number(c, "batch", 1, 65536, true, &batch) ||
         !demo_number(c, "lr", 1e-8, 10, false, &lr) || !demo_number(c, "seed", 0, 0x1p53, true, &seed) ||
         !demo_number(c, "threads", 1, 1024, true, &threads))
         return false;
-    *o = (digits_options){.epochs = (int)epochs,
+    *o = (digits_options){.model = kind,
+                          .epochs = (int)epochs,
                           .batch = (int)batch,
                           .lr = lr,
                           .seed = (uint64_t)seed,
@@ -182,8 +185,8 @@ static bool demo_run(const char *folder, const digits_options *o, const demo_vie
     const char           *isa = "";
     char                  train[32], test[32];
     if (!digits_load(folder, o->seed, &d, f)) return false;
-    fprintf(v->live, "%sdigits%s  784-128-10, relu, Adam (lr %g), batch %d, %d thread%s, seed %llu\n", p->bold, p->off,
-            o->lr, o->batch, o->threads, o->threads == 1 ? "" : "s", (unsigned long long)o->seed);
+    fprintf(v->live, "%sdigits%s  %s, Adam (lr %g), batch %d, %d thread%s, seed %llu\n", p->bold, p->off,
+            digits_model_of(o->model)->title, o->lr, o->batch, o->threads, o->threads == 1 ? "" : "s", (unsigned long long)o->seed);
     fprintf(v->live, "%s for training, %s for the test, ", demo_count(train, (double)d.train.n),
             demo_count(test, (double)d.test.n));
     if (d.drawn)

@@ -1,6 +1,6 @@
-/* digits.h - the parts of `koine demo digits`, in the order they are used: images, training, report.
+/* digits.h - the parts of `koine demo digits`, in the order they are used: images, models, training, report.
  *
- * Contract: digits_train.c reaches tensors through koine.h alone, as a program outside this house would. */
+ * Contract: digits_model.c and digits_train.c reach tensors through koine.h alone, as a program outside this house would. */
 #ifndef KN_CLI_DIGITS_H
 #define KN_CLI_DIGITS_H
 
@@ -41,10 +41,33 @@ void digits_draw(digits_rng *r, int digit, uint8_t *out);
 bool digits_load(const char *folder, uint64_t seed, digits_data *d, kn_fault *f);
 void digits_free(digits_data *d);
 
+/* ---- models (digits_model.c) ----------------------------------------------------------------------------------- */
+
+enum { DIGITS_MLP, DIGITS_CONV, DIGITS_MODELS };
+
+typedef struct digits_model {
+    const char *name;
+    const char *title;  /* for the head of the report */
+    const char *first;  /* the line that makes its first layer */
+} digits_model;
+const digits_model *digits_model_of(int model);
+
+typedef struct digits_net {
+    int         model, nparam;
+    kn_tensor  *param[8];
+    kn_tensor  *mean, *var; /* running statistics of the batch normalisation */
+} digits_net;
+/* Storage of the parameters, then, within a scope, their first values. */
+void digits_net_new(digits_net *m, kn_context *kn, int model);
+void digits_net_init(digits_net *m, kn_context *kn);
+/* x: (N, DIGITS_PIXELS). */
+kn_tensor *digits_first(const digits_net *m, kn_tensor *x);
+kn_tensor *digits_logits(const digits_net *m, kn_tensor *x, bool training);
+
 /* ---- training (digits_train.c) -------------------------------------------------------------------------------- */
 
 typedef struct digits_options {
-    int      epochs, batch;
+    int      model, epochs, batch;
     double   lr;
     uint64_t seed;
     int      threads; /* 0: what the machine gives */
@@ -64,7 +87,7 @@ typedef struct digits_result {
     uint8_t *read; /* the test set, as read; test.n bytes */
     int      threads, step_kernels; /* kernels a training step runs */
     kn_stats stats;
-    char    *program; /* the hidden layer in the text form, callified, for free(); NULL: not to be had */
+    char    *program; /* the first layer in the text form, callified, for free(); NULL: not to be had */
 } digits_result;
 
 bool digits_train(const digits_data *d, const digits_options *o, digits_result *r, kn_fault *f);
@@ -84,7 +107,7 @@ void digits_print_confusion(FILE *out, const digits_palette *p, const digits_res
 /* Up to six misread test images side by side, two pixels a character, as many in a row as `columns` hold. */
 void digits_print_misread(FILE *out, const digits_palette *p, const digits_data *d, const digits_result *r,
                           int columns);
-/* The hidden layer's kernel from the line of the program to the loop that ran (digits_journey.c). */
-bool digits_print_journey(FILE *out, const digits_palette *p, const char *program, kn_fault *f);
+/* The first layer's kernel from the line of the program to the loop that ran (digits_journey.c). */
+bool digits_print_journey(FILE *out, const digits_palette *p, const char *line, const char *program, kn_fault *f);
 
 #endif

@@ -1,4 +1,4 @@
-/* digits_journey.c - one kernel's journey: the hidden layer from the line of the program to the loop that ran.
+/* digits_journey.c - one kernel's journey: the first layer from the line of the program to the loop that ran.
  *
  * The callified program is lowered once more, for show: the same stages, the same choices, the same source. */
 #include "digits.h"
@@ -157,11 +157,10 @@ static void journey_rules(FILE *out, const uint64_t *fired) {
     fputs(kinds > n ? ", ...\n" : "\n", out);
 }
 
-static void journey_print(FILE *out, const digits_palette *p, const journey *j, const kl_run *run) {
+static void journey_print(FILE *out, const digits_palette *p, const char *line, const journey *j, const kl_run *run) {
     int              from, to;
     const kl_kernel *k = &j->program.kernel[0];
-    fprintf(out, "%sOne kernel's journey.%s The program says:\n  h = kn_relu(kn_add(kn_matmul(x, w1), b1));\n", p->bold,
-            p->off);
+    fprintf(out, "%sOne kernel's journey.%s The program says:\n  %s\n", p->bold, p->off, line);
     fprintf(out, "%sRanged:%s movement became index arithmetic, and all of it one kernel:\n", p->bold, p->off);
     to = journey_body(kn_str_c(&j->ranged));
     journey_lines(out, p, kn_str_c(&j->ranged), 0, to, JOURNEY_RANGED, " = PARAM ");
@@ -174,7 +173,7 @@ static void journey_print(FILE *out, const digits_palette *p, const journey *j, 
     journey_lines(out, p, k->source, from, to, JOURNEY_LOOP, NULL);
 }
 
-bool digits_print_journey(FILE *out, const digits_palette *p, const char *program, kn_fault *f) {
+bool digits_print_journey(FILE *out, const digits_palette *p, const char *line, const char *program, kn_fault *f) {
     journey   j = {0};
     int       slot, n;
     size_t    bytes = (size_t)kn_rule_count * sizeof(uint64_t);
@@ -192,7 +191,7 @@ bool digits_print_journey(FILE *out, const digits_palette *p, const char *progra
     ok = ok && (j.program.nkernel > 0 || kn_fail(f, KN_ERR_INTERNAL, "the layer has no kernel"));
     if (ok) {
         ko_print_opts(j.program.kernel[0].opts, j.program.kernel[0].nopts, &j.opts);
-        journey_print(out, p, &j, &run);
+        journey_print(out, p, line, &j, &run);
     }
     kl_program_free(&j.program);
     kn_str_free(&j.ranged);

@@ -1,4 +1,4 @@
-/* digits_train.c - the program of `koine demo digits`: a 784-128-10 perceptron, relu, cross-entropy, Adam.
+/* digits_train.c - training for `koine demo digits`: cross-entropy, Adam.
  *
  * A training step is one scope: forward, gradients, update and the running sums are one graph, of the same form every
  * time, so it is compiled at the first step and only run after. Nothing is read back before an epoch ends. */
@@ -15,7 +15,7 @@ enum { TRAIN_EVAL = 500 };
 
 typedef struct train_net {
     kn_context *kn;
-    kn_tensor  *w1, *b1, *w2, *b2;
+    digits_net  net;
     kn_tensor  *loss, *hits; /* running sums of the epoch */
     kn_tensor  *x, *t, *xe;  /* the batch, its labels; the images of an evaluation */
     kn_optim   *adam, *fine;
@@ -28,14 +28,6 @@ typedef struct train_host {
     uint32_t *order;
     size_t    x_bytes, t_bytes, logits_bytes, order_bytes;
 } train_host;
-
-static kn_tensor *train_hidden(const train_net *m, kn_tensor *x) {
-    return kn_relu(kn_add(kn_matmul(x, m->w1), m->b1));
-}
-
-static kn_tensor *train_logits(const train_net *m, kn_tensor *x) {
-    return kn_add(kn_matmul(train_hidden(m, x), m->w2), m->b2);
-}
 
 static bool train_fault(kn_context *kn, kn_fault *f) {
     kn_status   code = kn_error_code(kn);
@@ -57,24 +49,19 @@ static bool train_build(train_net *m, const digits_options *o, kn_fault *f) {
     m->kn = kn_open(&cfg);
     if (!m->kn) return kn_oom(f);
     kn_context *kn = m->kn;
-    m->w1 = kn_empty(kn, KN_F32, KN_DIMS(DIGITS_PIXELS, DIGITS_HIDDEN));
-    m->b1 = kn_empty(kn, KN_F32, KN_DIMS(DIGITS_HIDDEN));
-    m->w2 = kn_empty(kn, KN_F32, KN_DIMS(DIGITS_HIDDEN, DIGITS_CLASSES));
-    m->b2 = kn_empty(kn, KN_F32, KN_DIMS(DIGITS_CLASSES));
+    digits_net_new(&m->net, kn, o->model);
     m->x = kn_empty(kn, KN_F32, KN_DIMS(o->batch, DIGITS_PIXELS));
     m->t = kn_empty(kn, KN_I32, KN_DIMS(o->batch));
     m->xe = kn_empty(kn, KN_F32, KN_DIMS(TRAIN_EVAL, DIGITS_PIXELS));
     m->loss = kn_empty(kn, KN_F32, NULL, 0);
     m->hits = kn_empty(kn, KN_F32, NULL, 0);
-    kn_tensor *params[] = {m->w1, m->b1, m->w2, m->b2};
     kn_adam_opts adam = {.lr = o->lr, .size = sizeof(adam)};
-    m->adam = kn_adam_opt(kn, params, KN_COUNT(params), &adam);
+    m->adam = kn_adam_opt(kn, m->net.param, m->net.nparam, &adam);
     /* The last epoch walks in small steps. Its moments start anew, which one epoch has time for. */
     adam.lr = o->lr / 4;
-    m->fine = kn_adam_opt(kn, params, KN_COUNT(params), &adam);
+    m->fine = kn_adam_opt(kn, m->net.param, m->net.nparam, &adam);
     kn_scope *s = kn_begin(kn);
-    kn_assign(m->w1, kn_kaiming_uniform(kn, KN_DIMS(DIGITS_PIXELS, DIGITS_HIDDEN)));
-    kn_assign(m->w2, kn_kaiming_uniform(kn, KN_DIMS(DIGITS_HIDDEN, DIGITS_CLASSES)));
+    digits_net_init(&m->net, kn);
     return train_end(kn, s, f);
 }
 
@@ -106,7 +93,7 @@ static void train_pixels(float *dst, const uint8_t *src) {
 
 static bool train_step(train_net *m, kn_optim *opt, kn_fault *f) {
     kn_scope  *s = kn_begin(m->kn);
-    kn_tensor *y = train_logits(m, m->x);
+    kn_tensor *y = digits_logits(&m->net, m->x, true);
     kn_tensor *each = kn_cross_entropy(y, m->t);
     /* Right where the label's logit is the largest. */
     kn_tensor *own = kn_sum(kn_mul(y, kn_one_hot(m->t, DIGITS_CLASSES, KN_F32)), .axes = KN_AXES(1));
@@ -172,7 +159,7 @@ static bool train_test(train_net *m, train_host *h, const digits_data *d, digits
             train_pixels(h->x + i * DIGITS_PIXELS, set->images + (at + i) * DIGITS_PIXELS);
         if (kn_write(m->xe, h->x, (size_t)TRAIN_EVAL * DIGITS_PIXELS * sizeof(float))) return train_fault(m->kn, f);
         kn_scope *s = kn_begin(m->kn);
-        kn_read(train_logits(m, m->xe), KN_F32, h->logits, h->logits_bytes);
+        kn_read(digits_logits(&m->net, m->xe, false), KN_F32, h->logits, h->logits_bytes);
         if (!train_end(m->kn, s, f)) return false;
         for (int64_t i = 0; i < n; i++) {
             const float *y = h->logits + i * DIGITS_CLASSES;
@@ -194,7 +181,7 @@ static char *train_program(train_net *m) {
     FILE     *out = open_memstream(&text, &size);
     if (!out) return NULL;
     kn_scope *s = kn_begin(m->kn);
-    bool      ok = kn_dump(train_hidden(m, m->xe), "callify", out) == KN_OK;
+    bool      ok = kn_dump(digits_first(&m->net, m->xe), "callify", out) == KN_OK;
     ok = kn_end(s) == KN_OK && ok;
     ok = fclose(out) == 0 && ok;
     if (ok && size) return text;
