@@ -28,13 +28,28 @@ static bool grad_dims(kn_graph *g, kn_ref n, int64_t *dims, int *rank) {
     return true;
 }
 
+/* A gradient that is a product with a broadcast factor (what MUL gives of a convolution's weights): the movement of the
+ * product is the product of the moved. The sum that comes at last then has the zeros of a PAD on one factor alone. */
+static bool grad_factors(kn_graph *g, kn_ref grad, kn_ref *whole, kn_ref *part) {
+    if (kg_op(g, grad) != KN_OP_MUL || !kn_is_float(kg_dtype(g, grad))) return false;
+    kn_ref a = kg_at(g, grad, 0), b = kg_at(g, grad, 1);
+    if (kg_rank(g, a) != kg_rank(g, grad) || kg_rank(g, b) != kg_rank(g, grad)) return false;
+    bool first = kg_same_shape(g, a, grad);
+    *whole     = first ? a : b;
+    *part      = first ? b : a;
+    return kg_same_shape(g, *whole, grad) && !kg_same_shape(g, *part, grad);
+}
+
 kn_ref kn_grad_reshape(kn_rw *rw, kn_ref n) {
     kn_graph *g = rw->g;
-    kn_ref    y = kg_at(g, n, 0);
-    int64_t   dims[KN_MAX_RANK];
-    int       rank;
+    kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1), whole, part;
+    int64_t   dims[KN_MAX_RANK], from[KN_MAX_RANK];
+    int       rank, frank;
     if (!grad_dims(g, kg_at(g, y, 0), dims, &rank)) return 0;
-    return grad_first(g, y, kg_reshape(g, kg_at(g, n, 1), dims, rank));
+    if (!grad_factors(g, grad, &whole, &part) || !grad_dims(g, grad, from, &frank))
+        return grad_first(g, y, kg_reshape(g, grad, dims, rank));
+    part = kg_reshape(g, kg_expand(g, part, from, frank), dims, rank);
+    return grad_first(g, y, kg_op2(g, KN_OP_MUL, kg_reshape(g, whole, dims, rank), part));
 }
 
 kn_ref kn_grad_expand(kn_rw *rw, kn_ref n) {
@@ -80,7 +95,22 @@ static kn_ref grad_window(kn_rw *rw, kn_ref n, bool shrink) {
         kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic offsets have no gradients yet");
         return 0;
     }
-    return grad_first(g, y, shrink ? kg_shrink(g, grad, offset, dims, rank) : kg_pad(g, grad, offset, dims, rank));
+    kn_ref whole, part;
+    bool   factors = grad_factors(g, grad, &whole, &part);
+    if (factors) { /* an axis that `part` broadcasts stays as it is; one that is padded must be such */
+        const int64_t *from = kg_shape(g, grad, NULL), *have = kg_shape(g, part, NULL);
+        int64_t        at[KN_MAX_RANK], size[KN_MAX_RANK];
+        for (int i = 0; i < rank; i++) {
+            bool one = have[i] == 1;
+            at[i]    = one ? 0 : offset[i];
+            size[i]  = one ? 1 : dims[i];
+            factors &= one || shrink || from[i] == dims[i];
+        }
+        if (factors && shrink) part = kg_shrink(g, part, at, size, rank);
+    }
+    if (!factors) whole = grad;
+    whole = shrink ? kg_shrink(g, whole, offset, dims, rank) : kg_pad(g, whole, offset, dims, rank);
+    return grad_first(g, y, factors ? kg_op2(g, KN_OP_MUL, whole, part) : whole);
 }
 
 kn_ref kn_grad_pad(kn_rw *rw, kn_ref n) { return grad_window(rw, n, true); }
