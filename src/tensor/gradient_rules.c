@@ -85,6 +85,22 @@ kn_ref kn_grad_flip(kn_rw *rw, kn_ref n) {
     return grad_first(g, y, kg_flip(g, kg_at(g, n, 1), flags, rank));
 }
 
+/* PAD, below an EXPAND of other axes: what is padded stays small. */
+static kn_ref grad_padded(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank) {
+    bool    below = kg_op(g, x) == KN_OP_EXPAND && kg_rank(g, kg_at(g, x, 0)) == rank;
+    int64_t at[KN_MAX_RANK], size[KN_MAX_RANK];
+    if (!below) return kg_pad(g, x, offset, dims, rank);
+    const int64_t *full = kg_shape(g, x, NULL), *small = kg_shape(g, kg_at(g, x, 0), NULL);
+    for (int i = 0; i < rank; i++) {
+        bool one = small[i] != full[i];
+        below &= !one || full[i] == dims[i];
+        at[i]   = one ? 0 : offset[i];
+        size[i] = one ? small[i] : dims[i];
+    }
+    if (!below) return kg_pad(g, x, offset, dims, rank);
+    return kg_expand(g, kg_pad(g, kg_at(g, x, 0), at, size, rank), dims, rank);
+}
+
 static kn_ref grad_window(kn_rw *rw, kn_ref n, bool shrink) {
     kn_graph *g = rw->g;
     kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1);
@@ -109,7 +125,7 @@ static kn_ref grad_window(kn_rw *rw, kn_ref n, bool shrink) {
         if (factors && shrink) part = kg_shrink(g, part, at, size, rank);
     }
     if (!factors) whole = grad;
-    whole = shrink ? kg_shrink(g, whole, offset, dims, rank) : kg_pad(g, whole, offset, dims, rank);
+    whole = shrink ? kg_shrink(g, whole, offset, dims, rank) : grad_padded(g, whole, offset, dims, rank);
     return grad_first(g, y, factors ? kg_op2(g, KN_OP_MUL, whole, part) : whole);
 }
 

@@ -50,41 +50,37 @@ static int64_t vision_length(const vision_axis *a) {
     return vision_lead(a) + KN_MAX(a->in + 2 * a->before, need);
 }
 
-/* (..., kernel, length, ...) at axes at, at + 1 to (..., kernel, out, ...): element (k, o) is (k, lead + o stride +
- * k dilation). */
+/* (..., kernel, length, ...) at axes at, at + 1, as one axis, longer, and as rows again, a dilation longer: element
+ * (k, o) is what was (k, o + k dilation). */
 static kn_ref vision_shift(kn_graph *g, kn_ref x, int at, const vision_axis *a) {
-    int            rank;
-    const int64_t *s;
-    int64_t        d[KN_MAX_RANK], off[KN_MAX_RANK] = {0}, length = vision_length(a);
-    if (!x) return 0;
-    s = kg_shape(g, x, &rank);
-    memcpy(d, s, (size_t)rank * sizeof *d);
-    if (a->kernel > 1) { /* as one axis, longer, and as rows again */
-        int64_t flat[KN_MAX_RANK];
-        memcpy(flat, d, (size_t)(at + 1) * sizeof *flat);
-        memcpy(flat + at + 1, d + at + 2, (size_t)(rank - at - 2) * sizeof *flat);
-        flat[at] = a->kernel * length;
-        x        = kg_reshape(g, x, flat, rank - 1);
-        flat[at] = a->kernel * (length + a->dilation);
-        x        = kg_pad(g, x, off, flat, rank - 1);
-        length += a->dilation;
-        d[at + 1] = length;
-        x         = kg_reshape(g, x, d, rank);
-    }
-    off[at + 1] = vision_lead(a);
-    d[at + 1]   = a->out * a->stride;
-    if (d[at + 1] != length) x = kg_shrink(g, x, off, d, rank);
-    if (a->stride == 1) return x;
-    int64_t cut[KN_MAX_RANK], zero[KN_MAX_RANK] = {0};
-    memcpy(cut, d, (size_t)(at + 1) * sizeof *cut);
-    cut[at + 1] = a->out;
-    cut[at + 2] = a->stride;
-    memcpy(cut + at + 3, d + at + 2, (size_t)(rank - at - 2) * sizeof *cut);
-    x           = kg_reshape(g, x, cut, rank + 1);
-    cut[at + 2] = 1;
-    x           = kg_shrink(g, x, zero, cut, rank + 1);
-    d[at + 1]   = a->out;
+    int     rank;
+    int64_t d[KN_MAX_RANK], flat[KN_MAX_RANK], off[KN_MAX_RANK] = {0}, length = vision_length(a);
+    if (!x || a->kernel == 1) return x;
+    memcpy(d, kg_shape(g, x, &rank), (size_t)kg_rank(g, x) * sizeof *d);
+    memcpy(flat, d, (size_t)(at + 1) * sizeof *flat);
+    memcpy(flat + at + 1, d + at + 2, (size_t)(rank - at - 2) * sizeof *flat);
+    flat[at]  = a->kernel * length;
+    x         = kg_reshape(g, x, flat, rank - 1);
+    flat[at]  = a->kernel * (length + a->dilation);
+    x         = kg_pad(g, x, off, flat, rank - 1);
+    d[at + 1] = length + a->dilation;
     return kg_reshape(g, x, d, rank);
+}
+
+/* Of the axis `at` of out * stride elements, each stride's first. */
+static kn_ref vision_stride(kn_graph *g, kn_ref x, int at, const vision_axis *a) {
+    int     rank;
+    int64_t d[KN_MAX_RANK], cut[KN_MAX_RANK], zero[KN_MAX_RANK] = {0};
+    if (!x || a->stride == 1) return x;
+    memcpy(d, kg_shape(g, x, &rank), (size_t)kg_rank(g, x) * sizeof *d);
+    memcpy(cut, d, (size_t)at * sizeof *cut);
+    cut[at]     = a->out;
+    cut[at + 1] = a->stride;
+    memcpy(cut + at + 2, d + at + 1, (size_t)(rank - at - 1) * sizeof *cut);
+    x           = kg_reshape(g, x, cut, rank + 1);
+    cut[at + 1] = 1;
+    d[at]       = a->out;
+    return kg_reshape(g, kg_shrink(g, x, zero, cut, rank + 1), d, rank);
 }
 
 /* x, of shape (front..., H, W) given as `front` (nfront sizes, with x's own elements in `own`, both of that rank), to
@@ -106,8 +102,19 @@ static kn_ref vision_windows(kn_graph *g, kn_ref x, const int64_t *own, const in
     memcpy(d, front, (size_t)nfront * sizeof *d);
     for (int i = 0; i < 2; i++) d[nfront + 2 * i] = a[i].kernel;
     x = kg_expand(g, x, d, rank);
-    x = vision_shift(g, x, nfront, &a[0]);
-    return vision_shift(g, x, nfront + 2, &a[1]);
+    x = vision_shift(g, vision_shift(g, x, nfront, &a[0]), nfront + 2, &a[1]);
+    if (!x) return 0;
+    memcpy(d, kg_shape(g, x, NULL), (size_t)rank * sizeof *d);
+    memset(off, 0, sizeof off);
+    bool cut = false;
+    for (int i = 0; i < 2; i++) { /* both at once: so are the zeros of the gradient */
+        int at  = nfront + 2 * i + 1;
+        off[at] = vision_lead(&a[i]);
+        cut |= d[at] != a[i].out * a[i].stride;
+        d[at] = a[i].out * a[i].stride;
+    }
+    if (cut) x = kg_shrink(g, x, off, d, rank);
+    return vision_stride(g, vision_stride(g, x, nfront + 1, &a[0]), nfront + 3, &a[1]);
 }
 
 static bool vision_image(const kt_call *c, kn_ref x) {
