@@ -146,12 +146,25 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
 
 static bool full(const kl_fuse *z, int group) { return z->group[group].size >= FULL; }
 
+/* Zeros around what a reduction reads again and again: laid out once, its loops have no gates. */
+static bool wants_margin(const kl_fuse *z, kn_ref n) {
+    double evals = 0, size = (double)kg_numel(z->g, n), bytes = size * kn_dsize(kg_dtype(z->g, n));
+    bool   reduced = false;
+    if (kg_op(z->g, n) != KN_OP_PAD || z->info[n].index || is_mask(z, n)) return false;
+    for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
+        evals += z->use[u].evals;
+        reduced |= in_reduce_loop(z, &z->use[u]);
+    }
+    return reduced && evals >= 8 * size && evals * PS_LOAD > bytes * (PS_WRITE_BYTE + PS_DRAM_BYTE) + PS_KERNEL;
+}
+
 typedef enum kl_place { KL_INLINE, KL_STAGE, KL_ROOT } kl_place;
 
 static kl_place place_of(const kl_fuse *z, kn_ref n) {
     const kl_info *info = &z->info[n];
     int            op   = kg_op(z->g, n);
     if (info->out >= 0 || (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL)) return KL_ROOT;
+    if (wants_margin(z, n)) return KL_ROOT;
     if (is_leaf(op) || is_view(op) || is_mask(z, n) || info->index || !kg_numel(z->g, n)) return KL_INLINE;
     double size = (double)kg_numel(z->g, n), evals = 0;
     int    groups = 0, last = -1;
