@@ -175,6 +175,31 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     }
 }
 
+/* Four by four where the reduction is of two factors, each still along loops that the other moves with; loops whose extent
+ * four divides before others, inner ones before outer ones. */
+static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
+    int used = -1; /* an access that some row shares */
+    for (int turn = 0; turn < 2; turn++) {
+        int best = -1, shares = -1;
+        for (int o = 0; o < outputs; o++) {
+            const kn_origin *at = &v->nest->origin[o];
+            if (at->extent < 2 || at->closer != closer || position(v->nest, o, KN_AXIS_LOOP) < 0) continue;
+            for (int i = 0; i < v->naccess; i++) {
+                const ko_access *a = &v->access[i];
+                if (!a->reduce || i == used || !kg_depends(v->g, a->reduce, at->range) || stride_in(v, a, o)) continue;
+                if (used >= 0 && !kg_depends(v->g, v->access[used].node, at->range)) continue;
+                if (best >= 0 && v->nest->origin[best].extent % 4 == 0 && at->extent % 4) continue;
+                best   = o;
+                shares = i;
+            }
+        }
+        if (best < 0) return;
+        int64_t rows = tile_rows(v->nest->origin[best].extent, 4);
+        push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, false}, opts, n, cap);
+        used = shares;
+    }
+}
+
 int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
     kn_nest nest;
     kn_fault no = {0};
@@ -230,7 +255,8 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
         if (tiled) panels(&v, lane, row, w, opts, &n, cap);
     }
     for (int o = 0; o < outputs; o++)
-        if (nest.origin[o].closer != tile && fills_stage(g, nest.origin[o].closer) && (o == 0 || nest.origin[o - 1].closer != nest.origin[o].closer))
+        if (nest.origin[o].closer != tile && fills_stage(g, nest.origin[o].closer) &&
+            (o == 0 || nest.origin[o - 1].closer != nest.origin[o].closer))
             side_lanes(&v, nest.origin[o].closer, opts, &n, cap);
     for (int o = outputs; o < nest.norigin; o++) { /* reductions that the lanes do not run through */
         int own;
@@ -240,8 +266,7 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
         for (int p = outputs; p < nest.norigin; p++) inside |= p != o && kg_depends(g, nest.origin[o].closer, nest.origin[p].range);
         if (inside) continue;
         if (tiled && lane < 0 && row >= 0) { /* dot products: a few rows share each vector that is loaded */
-            int r = position(&nest, row, KN_AXIS_LOOP);
-            if (r >= 0) push(&v, (kn_opt){KN_OPT_SPLIT, r, tile_rows(nest.origin[row].extent, 4), KN_AXIS_UPCAST, false}, opts, &n, cap);
+            dot_tile(&v, outputs, tile, opts, &n, cap);
             tiled = false;
         }
         int64_t e = nest.origin[o].extent;
