@@ -149,6 +149,7 @@ static bool demo_options(cli *c, digits_options *o) {
     for (kind = 0; model && kind < DIGITS_MODELS && strcmp(model, digits_model_of(kind)->name) != 0;) kind++;
     if (kind == DIGITS_MODELS)
         return kn_fail(&c->fault, KN_ERR_ARG, "--model %s: there are mlp and conv", model);
+    if (kind == DIGITS_CONV) batch = 64;
     if (!demo_number(c, "epochs", 1, 1000, true, &epochs) || !demo_number(c, "batch", 1, 65536, true, &batch) ||
         !demo_number(c, "lr", 1e-8, 10, false, &lr) || !demo_number(c, "seed", 0, 0x1p53, true, &seed) ||
         !demo_number(c, "threads", 1, 1024, true, &threads))
