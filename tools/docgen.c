@@ -25,7 +25,9 @@ static const arg_row args[] = {
 #define WORDS(name) {#name, NULL, NULL, NULL},
 #define FIELD(kind, name, type, dflt) {#kind, #name, #type, #dflt},
 #define LIST(kind, name) {#kind, #name, "LIST", ""},
+#define FIXED(kind)
 #include "dialect/args.def"
+#undef FIXED
 #undef INLINE
 #undef WORDS
 #undef FIELD

@@ -35,7 +35,9 @@ static const rg_field field_rows[] = {
 #define WORDS(name) {#name, NULL, NULL, NULL},
 #define FIELD(kind, name, type, dflt) {#kind, #name, #type, #dflt},
 #define LIST(kind, name)
+#define FIXED(kind)
 #include "dialect/args.def"
+#undef FIXED
 #undef INLINE
 #undef WORDS
 #undef FIELD

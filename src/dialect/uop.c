@@ -37,7 +37,9 @@ typedef struct kn_field_row {
 #define LIST(kind, name) {KN_ARG_##kind, {#name, 'l', 0}},
 /* One list of all rows; a kind's fields are a run in it that starts behind its WORDS row and ends at the next. */
 static const kn_field_row field_rows[] = {
+#define FIXED(kind)
 #include "dialect/args.def"
+#undef FIXED
     {KN_ARG_COUNT, {NULL, 0, 0}},
 };
 #undef INLINE
@@ -50,7 +52,9 @@ static const char *const arg_names[KN_ARG_COUNT] = {
 #define WORDS(name) #name,
 #define FIELD(kind, name, type, dflt)
 #define LIST(kind, name)
+#define FIXED(kind)
 #include "dialect/args.def"
+#undef FIXED
 #undef INLINE
 #undef WORDS
 #undef FIELD

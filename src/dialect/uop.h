@@ -30,7 +30,9 @@ typedef enum kn_arg_kind {
 #define WORDS(name) KN_ARG_##name,
 #define FIELD(kind, name, type, dflt)
 #define LIST(kind, name)
+#define FIXED(kind)
 #include "dialect/args.def"
+#undef FIXED
 #undef INLINE
 #undef WORDS
 #undef FIELD
@@ -38,20 +40,28 @@ typedef enum kn_arg_kind {
     KN_ARG_COUNT
 } kn_arg_kind;
 
-/* Field numbers of the word kinds: KN_F_PARAM_slot, ... */
+/* Field numbers of the word kinds, KN_F_PARAM_slot and so on, and how many fixed fields each has, KN_PARAM_WORDS: the
+ * distance of a line of args.def from its kind's. */
 enum {
-    KN_F_PARAM_slot, KN_F_PARAM_dtype, KN_F_PARAM_device, KN_F_PARAM_space, KN_F_PARAM_name, KN_F_PARAM_min,
-    KN_F_PARAM_max, KN_PARAM_WORDS,
-    KN_F_BUFFER_slot = 0, KN_F_BUFFER_size, KN_F_BUFFER_dtype, KN_F_BUFFER_device, KN_F_BUFFER_space, KN_BUFFER_WORDS,
-    KN_F_SLICE_size = 0, KN_F_SLICE_dtype, KN_SLICE_WORDS,
-    KN_F_REDUCE_op = 0, KN_REDUCE_WORDS,
-    KN_F_ALLREDUCE_op = 0, KN_F_ALLREDUCE_devices,
-    KN_F_LOAD_device = 0, KN_F_LOAD_space, KN_LOAD_WORDS,
-    KN_F_BUFFERIZE_device = 0, KN_F_BUFFERIZE_space, KN_F_BUFFERIZE_removable, KN_BUFFERIZE_WORDS,
-    KN_F_RANGE_id = 0, KN_F_RANGE_type, KN_F_RANGE_rank, KN_F_RANGE_axis, KN_RANGE_WORDS,
-    KN_F_KERNEL_name = 0, KN_KERNEL_WORDS,
-    KN_F_WMMA_name = 0, KN_F_WMMA_n, KN_F_WMMA_m, KN_F_WMMA_k, KN_F_WMMA_dtype_in, KN_F_WMMA_dtype_out,
-    KN_F_WMMA_device, KN_F_WMMA_threads, KN_WMMA_WORDS
+#define INLINE(name)
+#define WORDS(kind) KN_LINE_##kind,
+#define FIELD(kind, name, type, dflt) KN_LINE_##kind##_##name,
+#define FIXED(kind) KN_LINE_END_##kind,
+#define LIST(kind, name)
+#include "dialect/args.def"
+#undef WORDS
+#undef FIELD
+#undef FIXED
+#define WORDS(kind)
+#define FIELD(kind, name, type, dflt) KN_F_##kind##_##name = KN_LINE_##kind##_##name - KN_LINE_##kind - 1,
+#define FIXED(kind) KN_##kind##_WORDS = KN_LINE_END_##kind - KN_LINE_##kind - 1,
+#include "dialect/args.def"
+#undef INLINE
+#undef WORDS
+#undef FIELD
+#undef FIXED
+#undef LIST
+    KN_LINE_LAST
 };
 
 typedef enum kn_space { KN_GLOBAL, KN_LOCAL, KN_REG, KN_SPACE_COUNT } kn_space;
