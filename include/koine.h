@@ -167,9 +167,9 @@ typedef struct kn_map_opts {
     int     create;   /* non-zero: writable, and the file is made, or made longer with zeros, as needed */
     size_t  size;
 } kn_map_opts;
-/* A file, or part of one, as a tensor: kn_map(kn, path, dtype, KN_DIMS(2, 3), .offset = 8). Nothing is read before it is
- * used. path may begin with "DISK:". One size may be -1: what the file has. KN_ERR_IO: it is missing or too short. The
- * file must not be cut short by others while it is mapped. */
+/* A file, or part of one, as a tensor: kn_map(kn, path, dtype, KN_DIMS(2, 3), .offset = 8). Nothing is read before it
+ * is used. path may begin with "DISK:". One size may be -1: what the file has. KN_ERR_IO: it is missing or too short.
+ * The file must not be cut short by others while it is mapped. */
 KN_API kn_tensor *kn_map_opt(kn_context *kn, const char *path, kn_dtype dtype, const kn_dim *dims, int rank,
                              const kn_map_opts *o);
 /* Storage of its own, zeroed: what kn_write refills and kn_assign updates. */
@@ -370,9 +370,9 @@ typedef struct kn_batch_norm_opts {
     int        training;
     size_t     size;
 } kn_batch_norm_opts;
-/* Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c, i stride + p dilation - padding, likewise] w[o,c,p,q].
- * x (N, C, H, W), w (O, C / groups, KH, KW), bias (O) or NULL; sizes floor((H + 2 padding - dilation (KH - 1) - 1) /
- * stride) + 1. Dtypes and sums as kn_matmul. */
+/* Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c, i stride + p dilation - padding, likewise]
+ * w[o,c,p,q]. x (N, C, H, W), w (O, C / groups, KH, KW), bias (O) or NULL; sizes floor((H + 2 padding - dilation (KH -
+ * 1) - 1) / stride) + 1. Dtypes and sums as kn_matmul. */
 KN_API kn_tensor *kn_conv2d_opt(kn_tensor *x, kn_tensor *w, kn_tensor *bias, const kn_conv2d_opts *o);
 /* The largest of each window, padding left out; its gradient is shared evenly by equals. Sizes as kn_conv2d. */
 KN_API kn_tensor *kn_max_pool2d_opt(kn_tensor *x, const kn_pool_opts *o);
@@ -487,7 +487,8 @@ template <class... T> inline kn_axes kn_axes_of_(T... a) { return kn_axes{(int)s
 #define kn_min(...) KN_HERE_(KN_OPT_(kn_min_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_var(...) KN_HERE_(KN_OPT_(kn_var_opt, kn_reduce_opts, __VA_ARGS__))
 #define kn_std(...) KN_HERE_(KN_OPT_(kn_std_opt, kn_reduce_opts, __VA_ARGS__))
-/* kn_conv2d(x, w, bias, .stride = {2}), kn_max_pool2d(x, .kernel = {3, 3}), kn_batch_norm(x, gamma, beta, .training = 1) */
+/* kn_conv2d(x, w, bias, .stride = {2}), kn_max_pool2d(x, .kernel = {3, 3}), kn_batch_norm(x, gamma, beta, .training =
+ * 1) */
 #define kn_conv2d(x, w, ...) KN_HERE_(KN_OPT3_(kn_conv2d_opt, kn_conv2d_opts, x, w, __VA_ARGS__))
 #define kn_batch_norm(x, g, ...) KN_HERE_(KN_OPT3_(kn_batch_norm_opt, kn_batch_norm_opts, x, g, __VA_ARGS__))
 #define kn_max_pool2d(...) KN_HERE_(KN_OPT_(kn_max_pool2d_opt, kn_pool_opts, __VA_ARGS__))

@@ -220,8 +220,9 @@ static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     char        src[4200], so[4200];
     snprintf(b->dir, sizeof b->dir, "%.4000s/koine-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(b->dir)) {
-        bool r = kn_fail(f, KN_ERR_IO, "cannot make a folder for the compiler, %s: %s; set TMPDIR to one that can be written",
-                         b->dir, strerror(errno));
+        bool r    = kn_fail(f, KN_ERR_IO,
+                            "cannot make a folder for the compiler, %s: %s; set TMPDIR to one that can be written", b->dir,
+                            strerror(errno));
         b->dir[0] = 0;
         return r;
     }
@@ -269,8 +270,10 @@ static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
     const char *text = dlsym(h, KD_TEXT);
     if (!text || strncmp(text, b->text.data, b->text_len) || text[b->text_len]) {
         dlclose(h);
-        return kn_fail(f, KN_ERR_COMPILE, "the object of the C compiler \"%s\" has other kernels than asked for; set CC to "
-                       "gcc or clang", kn_str_c(&c->cc));
+        return kn_fail(f, KN_ERR_COMPILE,
+                       "the object of the C compiler \"%s\" has other kernels than asked for; set CC to "
+                       "gcc or clang",
+                       kn_str_c(&c->cc));
     }
     c->handle[c->nhandle++] = h;
     for (int i = 0; i < b->n; i++) {
@@ -279,7 +282,8 @@ static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
         snprintf(symbol, sizeof symbol, "kn_%d_%.120s", i, u->name);
         void *p = dlsym(h, symbol);
         if (!p)
-            return kn_fail(f, KN_ERR_COMPILE, "the object of the C compiler \"%s\" lacks the kernel %s; set CC to gcc or clang",
+            return kn_fail(f, KN_ERR_COMPILE,
+                           "the object of the C compiler \"%s\" lacks the kernel %s; set CC to gcc or clang",
                            kn_str_c(&c->cc), u->name);
         memcpy(&u->fn, &p, sizeof p);
         char *copy = kn_realloc(c->alloc, NULL, 0, u->len + 1);

@@ -1,8 +1,8 @@
 /* callify.c - stage 1: a tensor graph becomes one stateless function over PARAMs.
  *
- * Takes: roots in the context's graph, each a value or an assignment (AFTER(view, STORE(view, value)), perhaps reshaped).
- * Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have become PARAMs
- *   numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
+ * Takes: roots in the context's graph, each a value or an assignment (AFTER(view, STORE(view, value)), perhaps
+ * reshaped). Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have
+ * become PARAMs numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
  * Holds after: no BUFFER, no FUNCTION; every STORE targets a PARAM (under RESHAPE and AFTER).
  *
  * Explicit stack: graphs may be deeper than the C stack. */
@@ -69,7 +69,8 @@ static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
     int64_t        slot = kg_field(c->from, n, KN_F_PARAM_slot), size = kg_numel(c->from, n);
     int            rank, dtype = kg_dtype(c->from, n);
     const int64_t *dims = kg_shape(c->from, n, &rank);
-    if (slot < 0 || slot > 4095 || size < 0) return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a fixed size");
+    if (slot < 0 || slot > 4095 || size < 0)
+        return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a fixed size");
     if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) return kn_oom(c->f);
     for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){0, KN_U8};
     p->param[slot] = (kl_param){size, dtype};
@@ -283,7 +284,8 @@ bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int
         goto done;
     }
     for (int i = 0; i < n; i++)
-        if (!(effects[i] = store_result(&c, kg_op(p->g, image) == KN_OP_TUPLE ? kg_at(p->g, image, (uint32_t)i) : image, &out_slot[i])))
+        if (!(effects[i] = store_result(&c, kg_op(p->g, image) == KN_OP_TUPLE ? kg_at(p->g, image, (uint32_t)i) : image,
+                                        &out_slot[i])))
             goto done;
     *nout = n;
     ok    = (p->root = kg_list(p->g, KN_OP_SINK, effects, n)) != 0;

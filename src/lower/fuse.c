@@ -1,10 +1,10 @@
 /* fuse.c - kernel boundaries by cost.
  *
- * Walks the program from results to inputs. When a node is reached, every demand for it is known as a use (group, indices,
- * gate). A node is computed in place for each of its uses (inline), or written once to storage by one group (root) and
- * loaded by the others. Roots are: what the program stores; LOADs into GLOBAL (contiguous); and values for which writing
- * and reading back costs less than computing them again. A root joins the group of a user that walks it element by
- * element along its outermost loops, when that makes no cycle: several outputs, one kernel.
+ * Walks the program from results to inputs. When a node is reached, every demand for it is known as a use (group,
+ * indices, gate). A node is computed in place for each of its uses (inline), or written once to storage by one group
+ * (root) and loaded by the others. Roots are: what the program stores; LOADs into GLOBAL (contiguous); and values for
+ * which writing and reading back costs less than computing them again. A root joins the group of a user that walks it
+ * element by element along its outermost loops, when that makes no cycle: several outputs, one kernel.
  *
  * Costs are integer-like picoseconds from a crude machine table; deterministic, and independent of the thread count. */
 #include "lower/rangeify.h"
@@ -69,8 +69,8 @@ static bool is_product(const kn_graph *g, kn_ref n) {
     return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
 }
 
-/* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back: were
- * it dear, it would be a root. */
+/* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back:
+ * were it dear, it would be a root. */
 static void measure(kl_fuse *z) {
     for (uint32_t i = 0; i < z->norder; i++) {
         kn_ref n = z->order[i];
@@ -95,8 +95,10 @@ static void measure(kl_fuse *z) {
             info->work = size * PS_LOAD;
             continue;
         }
-        int64_t n_src = op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_PAD || op == KN_OP_SHRINK || op == KN_OP_AFTER
-                            ? 1 : (int64_t)kg_nsrc(z->g, n);
+        int64_t n_src =
+            op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_PAD || op == KN_OP_SHRINK || op == KN_OP_AFTER
+                ? 1
+                : (int64_t)kg_nsrc(z->g, n);
         double own = op_ps(z->g, n) * (op == KN_OP_REDUCE ? (double)kg_numel(z->g, kg_at(z->g, n, 0)) : size);
         for (int64_t k = 0; k < n_src; k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
@@ -126,7 +128,8 @@ static bool in_reduce_loop(const kl_fuse *z, const kl_use *u) {
     return false;
 }
 
-/* The axes that the uses walk apart; the rest is shared. False: the uses do not all stand in common loops of one group. */
+/* The axes that the uses walk apart; the rest is shared. False: the uses do not all stand in common loops of one group.
+ */
 static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) {
     int            first = z->info[n].use, rank;
     const int64_t *dims  = kg_shape(z->g, n, &rank);
@@ -181,7 +184,7 @@ static kl_place place_of(const kl_fuse *z, kn_ref n) {
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
     bool   must_store = op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n), staged[KN_MAX_RANK];
     double bytes      = size * kn_dsize(kg_dtype(z->g, n));
-    double root       = bytes * (PS_WRITE_BYTE + groups * (bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE)) + PS_KERNEL;
+    double  root = bytes * (PS_WRITE_BYTE + groups * (bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE)) + PS_KERNEL;
     double stage      = bytes * PS_STAGE_BYTE * (1 + info->nuse);
     int64_t held;
     if (!must_store && inlined <= KN_MIN(root, stage)) return KL_INLINE;
@@ -287,7 +290,8 @@ static bool make_stage(kl_fuse *z, kn_ref n) {
     int64_t        held;
     const int64_t *dims = kg_shape(z->g, n, &rank);
     kn_ref         idx[KN_MAX_RANK], common[KN_MAX_RANK];
-    if (!stage_axes(z, n, st.staged, &held)) return kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: a stage without shared loops");
+    if (!stage_axes(z, n, st.staged, &held))
+        return kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: a stage without shared loops");
     const kl_use *first = &z->use[info->use];
     st.group            = first->group;
     for (int a = 0; a < rank; a++) common[a] = st.staged[a] ? kg_idx(z->r, 0) : first->idx[a];
@@ -300,7 +304,8 @@ static bool make_stage(kl_fuse *z, kn_ref n) {
         around[count++] = (int)z->nrange - 1;
     }
     for (int u = info->use; u >= 0; u = z->use[u].next) z->use[u].load = true;
-    if (!kl_add_use(z, n, st.group, idx, 0, &st.use)) return false; /* the list's first: built before those that read it */
+    if (!kl_add_use(z, n, st.group, idx, 0, &st.use))
+        return false; /* the list's first: built before those that read it */
     if (!KN_GROW(z->p->alloc, z->storage, z->storage_cap, z->nstorage + 1)) return kn_oom(z->f);
     info->storage             = (int)z->nstorage;
     z->storage[z->nstorage++] = st;

@@ -2,7 +2,8 @@
  *
  * Callify copies what the roots need into a fresh graph, with buffers replaced by PARAMs: a kl_program, whose graph is
  * the key of the schedule cache. Rangeify cuts it into kl_kernels, each with a scratch graph of its own, so that
- * kernels lower independently; Optimize, Expand, Select, Linearize and Render take one kernel each, Plan the schedule. */
+ * kernels lower independently; Optimize, Expand, Select, Linearize and Render take one kernel each, Plan the schedule.
+ */
 #ifndef KN_LOWER_H
 #define KN_LOWER_H
 
@@ -76,8 +77,8 @@ bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const k
 /* n is a SHRINK that keeps a run of a BUFFER: which one, and from which element. Such a view is bound, not computed. */
 bool kl_row_slice(kn_graph *g, const kn_ref *realized, uint32_t nrealized, kn_ref n, kn_ref *buffer, int64_t *offset);
 
-/* Callify of a program of the text form: values, a TUPLE of them, or a SINK of tensor-level STOREs, over PARAMs, which keep
- * their slots. Results get the slots above; out_slot has room for `cap`. */
+/* Callify of a program of the text form: values, a TUPLE of them, or a SINK of tensor-level STOREs, over PARAMs, which
+ * keep their slots. Results get the slots above; out_slot has room for `cap`. */
 bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f);
 
 /* The stages of a program that has p->g, p->root and p->param; pipeline.c runs them. */

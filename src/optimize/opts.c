@@ -17,8 +17,10 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
             if (kg_op(g, c) != (pass ? KN_OP_REDUCE : KN_OP_END)) continue;
             for (uint32_t s = 1; s < kg_nsrc(g, c) && ok; s++) {
                 kn_ref r = kg_at(g, c, s), b = kg_at(g, r, 0);
-                if (kg_op(g, b) != KN_OP_CONST) ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: a loop bound is not constant");
-                else if (nest->nloop == KN_MAX_NEST) ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
+                if (kg_op(g, b) != KN_OP_CONST)
+                    ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: a loop bound is not constant");
+                else if (nest->nloop == KN_MAX_NEST)
+                    ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
                 else {
                     int64_t e = kg_const_int(g, b);
                     int     type = (int)kg_field(g, r, KN_F_RANGE_type);
@@ -32,7 +34,8 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     for (uint32_t i = 0; i < n; i++) {
         if (kg_op(g, order[i]) == KN_OP_AFTER) nest->ordered |= kg_op(g, kg_at(g, order[i], 0)) == KN_OP_PARAM;
         if (kg_op(g, order[i]) != KN_OP_STORE || kg_space(g, kg_at(g, order[i], 0)) != KN_LOCAL) continue;
-        for (int o = 0; o < nest->norigin; o++) /* the stage is filled in this loop, and its address does not tell iterations apart */
+        for (int o = 0; o < nest->norigin;
+             o++) /* the stage is filled in this loop, and its address does not tell iterations apart */
             nest->origin[o].staged |= kg_depends(g, order[i], nest->origin[o].range) &&
                                       !kg_depends(g, kg_at(g, kg_at(g, order[i], 0), 1), nest->origin[o].range);
     }
@@ -41,22 +44,24 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
 }
 
 static bool refuse(kn_fault *f, const kn_opt *o, const char *why) {
-    return kn_fail(f, KN_ERR_ARG, "%s of loop %d by %lld: %s", o->op == KN_OPT_SPLIT ? "SPLIT" : "SWAP", o->axis, (long long)o->arg,
-                   why);
+    return kn_fail(f, KN_ERR_ARG, "%s of loop %d by %lld: %s", o->op == KN_OPT_SPLIT ? "SPLIT" : "SWAP", o->axis,
+                   (long long)o->arg, why);
 }
 
 static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_loop   *l  = &nest->loop[o->axis];
     kn_origin *or = &nest->origin[l->origin];
-    bool       ok = or->reduce ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE || o->target == KN_AXIS_UNROLL
-                               : o->target == KN_AXIS_LOOP || o->target == KN_AXIS_THREAD || o->target == KN_AXIS_UPCAST;
+    bool ok       = or->reduce
+                        ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE || o->target == KN_AXIS_UNROLL
+                        : o->target == KN_AXIS_LOOP || o->target == KN_AXIS_THREAD || o->target == KN_AXIS_UPCAST;
     if (!ok)
         return refuse(f, o, or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL"
                                        : "an output loop splits into LOOP, THREAD or UPCAST");
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return refuse(f, o, "the loop is already expanded or parallel");
     if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
-    if (or->staged && o->target == KN_AXIS_UPCAST) return refuse(f, o, "values staged in LOCAL memory belong to one iteration of it");
+    if (or->staged && o->target == KN_AXIS_UPCAST)
+        return refuse(f, o, "values staged in LOCAL memory belong to one iteration of it");
     if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
     if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
         return refuse(f, o, "a thread could read what another has yet to write");
@@ -101,7 +106,8 @@ bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (o->op == KN_OPT_SPLIT) return edit_split(nest, o, f);
     if (o->arg < 0 || o->arg >= nest->nloop) return refuse(f, o, "no such loop");
     kn_loop *a = &nest->loop[o->axis], *b = &nest->loop[o->arg];
-    if (nest->origin[a->origin].closer != nest->origin[b->origin].closer) return refuse(f, o, "the loops belong to different nests");
+    if (nest->origin[a->origin].closer != nest->origin[b->origin].closer)
+        return refuse(f, o, "the loops belong to different nests");
     kn_loop t = *a;
     *a        = *b;
     *b        = t;
@@ -203,7 +209,8 @@ static kn_ref apply_closer(ko_state *s, kn_ref closer, kn_ref body, const int *o
         if (np == KN_COUNT(parts) || !make_variant(s, origins, n, tails, &v)) return 0;
         if (tails && !own_stages(s, body, &v)) return 0;
         kn_ref b = kg_substitute(g, body, v.from, v.to, v.nsub);
-        if (op == KN_OP_REDUCE) b = v.nloop ? kg_reduce_ranges(g, b, (int)kg_field(g, closer, KN_F_REDUCE_op), v.loop, v.nloop) : b;
+        if (op == KN_OP_REDUCE)
+            b = v.nloop ? kg_reduce_ranges(g, b, (int)kg_field(g, closer, KN_F_REDUCE_op), v.loop, v.nloop) : b;
         else b = kg_end(g, b, v.loop, v.nloop);
         if (!b) return 0;
         parts[np++] = b;
@@ -230,8 +237,8 @@ static bool meet(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref a, k
     return false;
 }
 
-/* Shape axes of the expanded loops. Loops that meet in a value get different axes, the inner one further right, so that the
- * innermost is the lane axis; loops that never meet share them. */
+/* Shape axes of the expanded loops. Loops that meet in a value get different axes, the inner one further right, so that
+ * the innermost is the lane axis; loops that never meet share them. */
 static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     const kn_nest *nest = s->nest;
     kn_ref        *order;
@@ -243,7 +250,8 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
         for (int m = l + 1; m < nest->nloop; m++) {
             if (!is_lane(nest->loop[m].type)) continue;
             bool same = nest->loop[m].origin == nest->loop[l].origin;
-            if (same || meet(s->g, order, n, nest->origin[nest->loop[l].origin].range, nest->origin[nest->loop[m].origin].range))
+            if (same || meet(s->g, order, n, nest->origin[nest->loop[l].origin].range,
+                             nest->origin[nest->loop[m].origin].range))
                 right[l] = KN_MAX(right[l], right[m] + 1);
         }
         rank = KN_MAX(rank, right[l] + 1);
@@ -260,8 +268,9 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
 
 /* ---- panels -------------------------------------------------------------------------------------------------- */
 
-/* LOAD of the PARAM inside a reduction: the panel it walks there, its reduction loops and lanes, is copied into LOCAL memory, row by
- * row without gaps, in the loops around it; the load then reads the copy. 0: it is no such load, or too large. */
+/* LOAD of the PARAM inside a reduction: the panel it walks there, its reduction loops and lanes, is copied into LOCAL
+ * memory, row by row without gaps, in the loops around it; the load then reads the copy. 0: it is no such load, or too
+ * large. */
 static kn_ref stage_load(ko_state *s, kn_ref load) {
     kn_graph *g   = s->g;
     kn_ref    at  = kg_at(g, load, 0), idx = kg_at(g, at, 1), open[16], in[16], fresh[16], mine = 0, its = 0;
@@ -294,7 +303,8 @@ static kn_ref stage_load(ko_state *s, kn_ref load) {
     if (size > KN_STAGE_BYTES / kn_dsize(kg_dtype(g, load))) return 0;
     kn_ref local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, load), 0, KN_LOCAL);
     kn_ref source = kg_substitute(g, idx, in, fresh, n), param = kg_at(g, at, 0);
-    kn_ref filled = kg_end(g, kg_store(g, kg_index(g, local, &mine, 1), kg_load(g, kg_index(g, param, &source, 1)), 0), fresh, n);
+    kn_ref filled =
+        kg_end(g, kg_store(g, kg_index(g, local, &mine, 1), kg_load(g, kg_index(g, param, &source, 1)), 0), fresh, n);
     return kg_load(g, kg_index(g, kg_after(g, local, &filled, 1), &its, 1));
 }
 
@@ -309,7 +319,8 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, int64_t slot, kn_fault *f) {
         kn_ref l = order[i];
         if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 1 || kg_op(g, kg_at(g, l, 0)) != KN_OP_INDEX) continue;
         kn_ref p = kg_at(g, kg_at(g, l, 0), 0), staged;
-        if (kg_op(g, p) != KN_OP_PARAM || kg_field(g, p, KN_F_PARAM_slot) != slot || !(staged = stage_load(s, l))) continue;
+        if (kg_op(g, p) != KN_OP_PARAM || kg_field(g, p, KN_F_PARAM_slot) != slot || !(staged = stage_load(s, l)))
+            continue;
         if (!KN_GROW(kg_alloc(g), from, fc, (size_t)count + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)count + 1)) {
             kn_oom(f);
             break;
@@ -326,7 +337,8 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, int64_t slot, kn_fault *f) {
 
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
     ko_state s = {.g = g, .nest = nest};
-    for (int i = 0; i < nest->norigin; i++) s.next_id = KN_MAX(s.next_id, kg_field(g, nest->origin[i].range, KN_F_RANGE_id) + 1);
+    for (int i = 0; i < nest->norigin; i++)
+        s.next_id = KN_MAX(s.next_id, kg_field(g, nest->origin[i].range, KN_F_RANGE_id) + 1);
     for (kn_ref n = 1; n < kg_count(g); n++)
         if (kg_op(g, n) == KN_OP_BUFFER) s.next_local = KN_MAX(s.next_local, kg_field(g, n, KN_F_BUFFER_slot) + 1);
     if (!assign_axes(&s, sink, f)) return 0;
@@ -402,7 +414,8 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (!ok || axis > KN_MAX_NEST || (*at && *at != ' ' && *at != ','))
             return kn_fail(
                 f, KN_ERR_ARG,
-                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top], SWAP:loop:loop or STAGE:param", start);
+                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top], SWAP:loop:loop or STAGE:param",
+                start);
         o.axis        = (int)axis;
         opts[(*n)++] = o;
     }
@@ -415,6 +428,8 @@ void ko_print_opts(const kn_opt *opts, int n, kn_str *out) {
         if (i) kn_str_puts(out, " ");
         if (o->op == KN_OPT_STAGE) kn_str_putf(out, "STAGE:%lld", (long long)o->arg);
         else if (o->op == KN_OPT_SWAP) kn_str_putf(out, "SWAP:%d:%lld", o->axis, (long long)o->arg);
-        else kn_str_putf(out, "SPLIT:%d:%lld:%s%s", o->axis, (long long)o->arg, kn_axis_names[o->target], o->top ? ":top" : "");
+        else
+            kn_str_putf(out, "SPLIT:%d:%lld:%s%s", o->axis, (long long)o->arg, kn_axis_names[o->target],
+                        o->top ? ":top" : "");
     }
 }

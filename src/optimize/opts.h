@@ -11,7 +11,8 @@
 typedef struct kn_opt {
     enum { KN_OPT_SPLIT, KN_OPT_SWAP, KN_OPT_STAGE } op;
     int     axis;   /* position in the nest, outermost 0 */
-    int64_t arg;    /* SPLIT: the factor; SWAP: the other position; STAGE: the PARAM whose panels are copied to LOCAL memory */
+    int64_t
+        arg; /* SPLIT: the factor; SWAP: the other position; STAGE: the PARAM whose panels are copied to LOCAL memory */
     int target; /* SPLIT: the type of the new loop: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL */
     bool    top;    /* SPLIT: the new loop is the outer one */
 } kn_opt;
@@ -41,7 +42,7 @@ typedef struct kn_nest {
     int       nloop;
     int64_t   stage[KN_MAX_STAGES]; /* PARAMs to copy, panel by panel */
     int       nstage;
-    bool      ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
+    bool ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
 /* The nest of a ranged kernel. False with a reason: a bound that is not constant, or too many loops. */

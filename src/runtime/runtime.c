@@ -1,7 +1,7 @@
 /* runtime.c - buffers, and the way from roots to results.
  *
- * Contract: a run callifies the roots, takes the schedule of that form from the cache (or makes it), binds buffers to its
- * PARAMs and runs its kernels. Nothing of the caller's graph changes but for new BUFFER and SLICE nodes. */
+ * Contract: a run callifies the roots, takes the schedule of that form from the cache (or makes it), binds buffers to
+ * its PARAMs and runs its kernels. Nothing of the caller's graph changes but for new BUFFER and SLICE nodes. */
 #include "runtime/inside.h"
 
 #include <stdlib.h>
@@ -167,7 +167,8 @@ int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot) {
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
-static bool bind(kn_runtime *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made, kn_fault *f) {
+static bool bind(kn_runtime *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made,
+                 kn_fault *f) {
     for (size_t k = 0; k < p->nparam; k++) {
         kn_ref  n      = b->bound[k];
         int64_t offset = 0, slot;
@@ -187,7 +188,8 @@ static bool bind(kn_runtime *rt, kn_graph *g, const kl_program *p, const kl_bind
     return true;
 }
 
-static void dump_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n) {
+static void dump_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
+                     int n) {
     const char *want = getenv("KOINE_DUMP"); /* STAGE or STAGE:FILE */
     if (!want || !*want) return;
     char        stage[32];
@@ -264,7 +266,8 @@ static bool dump_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_
     if (stage == KN_STAGE_RENDER) { /* source reads better as source */
         for (uint32_t i = 0; i < kg_nsrc(g, root); i++) {
             kn_ref program = kg_at(g, kg_at(g, root, i), 0);
-            if (kg_op(g, program) == KN_OP_PROGRAM) kn_str_puts(d->out, kg_str(g, (uint32_t)kg_node(g, kg_at(g, program, 1))->arg, NULL));
+            if (kg_op(g, program) == KN_OP_PROGRAM)
+                kn_str_puts(d->out, kg_str(g, (uint32_t)kg_node(g, kg_at(g, program, 1))->arg, NULL));
         }
     } else {
         kg_print(g, root, d->out);

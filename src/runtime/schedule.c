@@ -1,7 +1,7 @@
 /* schedule.c - the schedule cache, and running a schedule's kernels.
  *
- * Contract: a program of a form seen before is neither lowered nor compiled. A kernel is called with buffers and a run of its
- * THREAD loop; its results do not depend on how that loop is shared out. */
+ * Contract: a program of a form seen before is neither lowered nor compiled. A kernel is called with buffers and a run
+ * of its THREAD loop; its results do not depend on how that loop is shared out. */
 #include "dialect/eval.h"
 #include "runtime/inside.h"
 #include "target/target.h"
@@ -26,8 +26,8 @@ static bool compile(kn_runtime *rt, kl_program *p, kn_fault *f) {
         kn_str_init(&pre, rt->a);
         kt_c_preamble(&pre);
         if (!pre.failed)
-            rt->cc = kd_cc_new(rt->a, rt->cc_name.len ? kn_str_c(&rt->cc_name) : NULL, rt->cache_dir.len ? kn_str_c(&rt->cache_dir) : NULL,
-                               kn_str_c(&pre), f);
+            rt->cc = kd_cc_new(rt->a, rt->cc_name.len ? kn_str_c(&rt->cc_name) : NULL,
+                               rt->cache_dir.len ? kn_str_c(&rt->cache_dir) : NULL, kn_str_c(&pre), f);
         else kn_oom(f);
         kn_str_free(&pre);
         if (!rt->cc) return false;
@@ -39,8 +39,8 @@ static bool compile(kn_runtime *rt, kl_program *p, kn_fault *f) {
         u[i].source = p->kernel[i].source;
         u[i].len    = p->kernel[i].source_len;
     }
-    bool ok = kd_cc_compile(rt->cc, u, (int)p->nkernel, kn_cpu_count(), rt->cfg.log, rt->cfg.log_user, &rt->stats.kernels_compiled,
-                            &rt->stats.kernels_loaded, f);
+    bool ok = kd_cc_compile(rt->cc, u, (int)p->nkernel, kn_cpu_count(), rt->cfg.log, rt->cfg.log_user,
+                            &rt->stats.kernels_compiled, &rt->stats.kernels_loaded, f);
     for (size_t i = 0; i < p->nkernel && ok; i++) p->kernel[i].fn = u[i].fn;
     kn_free(rt->a, u, p->nkernel * sizeof *u);
     return ok;
@@ -75,7 +75,8 @@ kr_schedule *kr_schedule_get(kn_runtime *rt, kl_program *p, kn_fault *f) {
     }
     s->key = key;
     s->p   = *p;
-    ok     = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) && progress(rt, "compiling", 1, f);
+    ok     = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) &&
+         progress(rt, "compiling", 1, f);
     if (ok && s->p.temp_bytes && !(s->temp = kr_aligned(rt->a, (size_t)s->p.temp_bytes, &s->temp_block)))
         ok = kn_oom(f);
     for (size_t i = 0; i < s->p.nkernel; i++) s->nbufs = KN_MAX(s->nbufs, s->p.kernel[i].nargs);

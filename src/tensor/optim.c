@@ -74,9 +74,11 @@ static kn_optim *optim_new(kn_context *kn, const char *op, kn_tensor *const *par
 }
 
 /* Options as this version knows them: a caller built against an older header gives fewer. */
-static bool optim_options(kn_context *kn, const char *op, void *to, size_t to_size, const void *from, size_t from_size) {
+static bool optim_options(kn_context *kn, const char *op, void *to, size_t to_size, const void *from,
+                          size_t from_size) {
     if (from && (!from_size || from_size > to_size)) {
-        kt_error(kn, KN_ERR_ARG, "%s: the options' size is %zu, not %zu: set .size = sizeof(options)", op, from_size, to_size);
+        kt_error(kn, KN_ERR_ARG, "%s: the options' size is %zu, not %zu: set .size = sizeof(options)", op, from_size,
+                 to_size);
         return false;
     }
     if (from) memcpy(to, from, from_size);

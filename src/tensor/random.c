@@ -101,7 +101,8 @@ kn_tensor *kn_dropout(kn_tensor *x, double p, int training) {
     kt_call c;
     kn_ref  n;
     if (!kt_begin(&c, "kn_dropout", &x, 1, &n)) return kt_poison(&c);
-    if (!(p >= 0 && p < 1)) return kt_fail(c.kn, KN_ERR_ARG, "kn_dropout: p is %s, not within 0 and below 1", KN_NUM(p));
+    if (!(p >= 0 && p < 1))
+        return kt_fail(c.kn, KN_ERR_ARG, "kn_dropout: p is %s, not within 0 and below 1", KN_NUM(p));
     if (!kn_is_float(kg_dtype(c.g, n)))
         return kt_fail(c.kn, KN_ERR_DTYPE, "kn_dropout: %s is not a float", kn_dtypes[kg_dtype(c.g, n)].name);
     int64_t count = kg_numel(c.g, n);

@@ -108,7 +108,8 @@ bool kt_is_constant(const kn_graph *g, kn_ref node) {
  * relu after that would read its 0 from there, and have a gradient to it. */
 static void note_realized(kn_context *kn, kn_ref node, kn_ref storage) {
     size_t old = kn->realized_cap;
-    if (node == storage || kt_is_constant(kn->g, node) || !KN_GROW(kn->alloc, kn->known, kn->known_cap, kn->nknown + 1)) return;
+    if (node == storage || kt_is_constant(kn->g, node) || !KN_GROW(kn->alloc, kn->known, kn->known_cap, kn->nknown + 1))
+        return;
     if (!KN_GROW(kn->alloc, kn->realized, kn->realized_cap, (size_t)node + 1)) return;
     memset(kn->realized + old, 0, (kn->realized_cap - old) * sizeof *kn->realized);
     if (!kn->realized[node]) kn->known[kn->nknown++] = node;

@@ -1,6 +1,6 @@
-/* test_faults.c - what stands around the library is missing, broken or hostile: the C compiler, its folder, the cache of
- * compiled kernels, a config. Each gives an error that names what to do, or works without; nothing is lost, and nothing
- * is left behind. */
+/* test_faults.c - what stands around the library is missing, broken or hostile: the C compiler, its folder, the cache
+ * of compiled kernels, a config. Each gives an error that names what to do, or works without; nothing is lost, and
+ * nothing is left behind. */
 #define _GNU_SOURCE
 #include "api.h"
 #include "base/base.h"
@@ -96,7 +96,9 @@ static void test_compiler(void) {
     put("garbage", "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo garbage > \"$2\"; shift; done\n", 0700);
     put("nothing", "#!/bin/sh\nexit 0\n", 0700);
     put("killed", "#!/bin/sh\nkill -9 $$\n", 0700);
-    put("loud", "#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x >&2\necho >&2\necho k.c: error: no space left >&2\nexit 1\n", 0700);
+    put("loud",
+        "#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x >&2\necho >&2\necho k.c: error: no space left >&2\nexit 1\n",
+        0700);
     put("plain", "not a program", 0600);
     static const struct {
         const char *cc, *part;
@@ -230,8 +232,8 @@ static void test_no_cache(void) {
     unlink(in_home("link"));
 }
 
-/* The disk of the cache is full: the kernel runs, the log says so, and no half of an entry is taken for one. The limit on
- * file sizes stands for the disk; a script lifts it for the compiler. */
+/* The disk of the cache is full: the kernel runs, the log says so, and no half of an entry is taken for one. The limit
+ * on file sizes stands for the disk; a script lifts it for the compiler. */
 static void test_full_cache(void) {
     struct rlimit was, small;
     if (getrlimit(RLIMIT_FSIZE, &was)) return;
@@ -244,7 +246,8 @@ static void test_full_cache(void) {
     double v = run(kn, 3);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &was), 0);
     CHECK_NEAR(v, 23, 0);
-    if (!CHECK(strstr(logged, "kernel cache: ") && strstr(logged, "cannot write"))) printf("  the log is: %s\n", logged);
+    if (!CHECK(strstr(logged, "kernel cache: ") && strstr(logged, "cannot write")))
+        printf("  the log is: %s\n", logged);
     CHECK_STR(kn_error(kn), "");
     kn_close(kn);
     CHECK(entries(in_home("cache"), false) <= 1);
@@ -309,8 +312,8 @@ static void test_options(kn_context *kn) {
     CHECK_FAILS(kn, kn_empty(kn, KN_F32, KN_DIMS(INT64_MAX, 8)), KN_ERR_SHAPE, "kn_empty");
     CHECK_FAILS(kn, kn_empty(kn, KN_F32, NULL, 3), KN_ERR_ARG, "kn_empty");
     CHECK_FAILS(kn, kn_empty(kn, KN_F32, (kn_dim[99]){0}, 99), KN_ERR_ARG, "kn_empty");
-    CHECK_FAILS(kn, kn_matmul(kn_empty(kn, KN_F32, KN_DIMS(64, 784)), kn_empty(kn, KN_F32, KN_DIMS(100, 10))), KN_ERR_SHAPE,
-                "kn_matmul: (64,784) x (100,10): inner sizes differ");
+    CHECK_FAILS(kn, kn_matmul(kn_empty(kn, KN_F32, KN_DIMS(64, 784)), kn_empty(kn, KN_F32, KN_DIMS(100, 10))),
+                KN_ERR_SHAPE, "kn_matmul: (64,784) x (100,10): inner sizes differ");
     CHECK_FAILS(kn, kn_read(x, KN_F32, &s, 4), KN_ERR_ARG, "kn_read");
     CHECK_FAILS(kn, kn_write(x, &s, 4), KN_ERR_ARG, "kn_write");
     CHECK_FAILS(kn, kn_dump(x, "rangefy", stdout), KN_ERR_ARG, "rangeify");

@@ -64,8 +64,9 @@ static int calls(kn_tensor *t) {
 }
 
 static void test_fusion(void) {
-    static const kn_dim shapes[][2] = {{1, 1},    {1, 10},   {3, 1},      {3, 3},      {7, 5},     {100, 10},  {128, 1000},
-                                       {1000, 7}, {1, 1000}, {4096, 1000}, {512, 4096}, {4, 100000}, {100000, 4}};
+    static const kn_dim shapes[][2] = {{1, 1},      {1, 10},     {3, 1},     {3, 3},    {7, 5},
+                                       {100, 10},   {128, 1000}, {1000, 7},  {1, 1000}, {4096, 1000},
+                                       {512, 4096}, {4, 100000}, {100000, 4}};
     kn_context *kn = api_open("CPU");
     for (int i = 0; i < KN_COUNT(shapes); i++) {
         kn_scope  *s    = kn_begin(kn);
@@ -217,7 +218,8 @@ static void gradients_are_slopes(const char *device, const int *d) {
                 loss[side] = kn_item(net_loss(&m, 0, d[0]));
             }
             w[i] = at;
-            if (!CHECK_NEAR(g[i], (loss[1] - loss[0]) / (2 * eps), 1e-6)) printf("  parameter %d, element %d\n", k, (int)i);
+            if (!CHECK_NEAR(g[i], (loss[1] - loss[0]) / (2 * eps), 1e-6))
+                printf("  parameter %d, element %d\n", k, (int)i);
         }
         CHECK_EQ(kn_write(p[k], w, (size_t)n * sizeof *w), KN_OK);
     }

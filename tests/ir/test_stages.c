@@ -224,7 +224,8 @@ static void free_suite(suite *s) {
         program *q = s->list[i];
         for (size_t k = (size_t)q->c.nslots; k < q->p.nparam && k < MAX_SLOTS; k++) free(q->slot[k].data);
         for (int k = 0; k < q->nwant; k++) {
-            if (q->before[k]) kn_free(NULL, q->before[k], (size_t)KN_MAX(q->want[k].numel, 1) * (size_t)kn_dsize(q->want[k].dtype));
+            if (q->before[k])
+                kn_free(NULL, q->before[k], (size_t)KN_MAX(q->want[k].numel, 1) * (size_t)kn_dsize(q->want[k].dtype));
             kn_value_free(NULL, &q->want[k]);
         }
         kl_program_free(&q->p);
