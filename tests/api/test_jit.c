@@ -67,6 +67,60 @@ static void trains_alike(kn_context *kn) {
 }
 API_RUN(trains_alike)
 
+/* ---- convolution, running statistics, dropout: both ways --------------------------------------------------------- */
+
+typedef struct vision {
+    kn_tensor *conv, *gamma, *beta, *mean, *var, *w;
+    kn_optim  *opt;
+} vision;
+
+static kn_status vision_step(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
+    vision    *m = user;
+    kn_tensor *y = kn_conv2d(in[0], m->conv, NULL, .padding = {1, 1});
+    (void)kn, (void)nin, (void)nout;
+    y      = kn_batch_norm(y, m->gamma, m->beta, .training = 1, .mean = m->mean, .var = m->var);
+    y      = kn_dropout(kn_flatten(kn_max_pool2d(kn_relu(y)), 1), 0.25, 1);
+    out[0] = kn_mean(kn_cross_entropy(kn_matmul(y, m->w), in[1]), .axes = KN_AXES(0));
+    return kn_minimize(m->opt, out[0]);
+}
+
+static void train_vision(kn_context *kn, bool captured, double *loss, double *mean, double *w) {
+    kn_seed(kn, 11);
+    vision m     = {kn_kaiming_uniform(kn, KN_DIMS(2, 1, 3, 3)),
+                    kn_ones(kn, KN_F32, KN_DIMS(2)),
+                    kn_zeros(kn, KN_F32, KN_DIMS(2)),
+                    kn_empty(kn, KN_F32, KN_DIMS(2)),
+                    kn_empty(kn, KN_F32, KN_DIMS(2)),
+                    kn_kaiming_uniform(kn, KN_DIMS(8, 3)),
+                    NULL};
+    m.opt        = kn_adam(kn, ((kn_tensor *[]){m.conv, m.gamma, m.beta, m.w}), 4, .lr = 0.02);
+    kn_tensor *x = kn_randn(kn, KN_DIMS(8, 1, 4, 4)), *t = I32S(kn, 0, 1, 2, 1, 0, 2, 2, 1), *l;
+    kn_realize(&x, 1);
+    kn_jit *run = kn_jit_new(kn, vision_step, &m);
+    for (int i = 0; i < 6; i++) {
+        kn_scope  *s    = kn_begin(kn);
+        kn_tensor *in[] = {kn_rows(x, i % 2 * 4, 4), kn_rows(t, i % 2 * 4, 4)};
+        if (captured)
+            kn_call(run, 2, in, 1, &l);
+        else
+            vision_step(kn, &m, 2, in, 1, &l);
+        loss[i] = kn_item(l);
+        if (!CHECK_EQ(kn_end(s), KN_OK)) printf("  %s\n", kn_error(kn));
+    }
+    kn_read(m.mean, KN_F64, mean, 2 * sizeof *mean);
+    kn_read(m.w, KN_F64, w, 24 * sizeof *w);
+}
+
+static void sees_alike(kn_context *kn) {
+    double loss[2][6], mean[2][2], w[2][24];
+    for (int k = 0; k < 2; k++) train_vision(kn, k, loss[k], mean[k], w[k]);
+    for (int i = 0; i < 6; i++) CHECK_NEAR(loss[0][i], loss[1][i], 1e-5);
+    for (int i = 0; i < 2; i++) CHECK_NEAR(mean[0][i], mean[1][i], 1e-5);
+    for (int i = 0; i < 24; i++) CHECK_NEAR(w[0][i], w[1][i], 1e-4);
+    CHECK(mean[0][0] != 0);
+}
+API_RUN(sees_alike)
+
 /* ---- inputs ---------------------------------------------------------------------------------------------------- */
 
 static kn_status twice_plus(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
@@ -488,6 +542,7 @@ static void memory_runs_out(void) {
 
 int main(void) {
     RUN(trains_alike_on_each_device);
+    RUN(sees_alike_on_each_device);
     RUN(inputs_on_each_device);
     RUN(readers_keep_on_each_device);
     RUN(outer_tensors_on_each_device);
