@@ -128,8 +128,7 @@ static bool in_reduce_loop(const kl_fuse *z, const kl_use *u) {
     return false;
 }
 
-/* The axes that the uses walk apart; the rest is shared. False: the uses do not all stand in common loops of one group.
- */
+/* The axes that the uses walk apart; the rest is shared. False: the uses do not stand in common loops of one group. */
 static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) {
     int            first = z->info[n].use, rank;
     const int64_t *dims  = kg_shape(z->g, n, &rank);

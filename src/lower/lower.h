@@ -2,8 +2,7 @@
  *
  * Callify copies what the roots need into a fresh graph, with buffers replaced by PARAMs: a kl_program, whose graph is
  * the key of the schedule cache. Rangeify cuts it into kl_kernels, each with a scratch graph of its own, so that
- * kernels lower independently; Optimize, Expand, Select, Linearize and Render take one kernel each, Plan the schedule.
- */
+ * kernels lower independently; Optimize, Expand, Select, Linearize and Render take one kernel each, Plan all. */
 #ifndef KN_LOWER_H
 #define KN_LOWER_H
 
