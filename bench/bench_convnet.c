@@ -74,7 +74,8 @@ static int ascending(const void *a, const void *b) {
 int main(int argc, char **argv) {
     int       batch = argc > 1 ? atoi(argv[1]) : 512, steps = argc > 2 ? atoi(argv[2]) : 5;
     timing    t = {.now = -1};
-    kn_config cfg = {.threads = argc > 3 ? atoi(argv[3]) : 1, .progress = timing_step, .progress_user = &t, .size = sizeof cfg};
+    kn_config cfg = {
+        .threads = argc > 3 ? atoi(argv[3]) : 1, .progress = timing_step, .progress_user = &t, .size = sizeof cfg};
     kn_stats  stats = {.size = sizeof stats};
     double    each[MOST_STEPS];
     net       m;

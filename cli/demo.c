@@ -188,7 +188,8 @@ static bool demo_run(const char *folder, const digits_options *o, const demo_vie
     char                  train[32], test[32];
     if (!digits_load(folder, o->seed, &d, f)) return false;
     fprintf(v->live, "%sdigits%s  %s, Adam (lr %g), batch %d, %d thread%s, seed %llu\n", p->bold, p->off,
-            digits_model_of(o->model)->title, o->lr, o->batch, o->threads, o->threads == 1 ? "" : "s", (unsigned long long)o->seed);
+            digits_model_of(o->model)->title, o->lr, o->batch, o->threads, o->threads == 1 ? "" : "s",
+            (unsigned long long)o->seed);
     fprintf(v->live, "%s for training, %s for the test, ", demo_count(train, (double)d.train.n),
             demo_count(test, (double)d.test.n));
     if (d.drawn)

@@ -1,6 +1,7 @@
 /* digits.h - the parts of `koine demo digits`, in the order they are used: images, models, training, report.
  *
- * Contract: digits_model.c and digits_train.c reach tensors through koine.h alone, as a program outside this house would. */
+ * Contract: digits_model.c and digits_train.c reach tensors through koine.h alone, as a program outside this house
+ * would. */
 #ifndef KN_CLI_DIGITS_H
 #define KN_CLI_DIGITS_H
 
