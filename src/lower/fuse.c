@@ -288,7 +288,7 @@ static bool make_stage(kl_fuse *z, kn_ref n) {
     int            rank, around[128], count;
     int64_t        held;
     const int64_t *dims = kg_shape(z->g, n, &rank);
-    kn_ref         idx[KN_MAX_RANK], common[KN_MAX_RANK];
+    kn_ref         idx[KN_MAX_RANK], common[KN_MAX_RANK] = {0};
     if (!stage_axes(z, n, st.staged, &held))
         return kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: a stage without shared loops");
     const kl_use *first = &z->use[info->use];
