@@ -272,6 +272,36 @@ static void dropout(kn_context *kn) {
     CHECK_FAILS(kn, kn_dropout(I32S(kn, 1), 0.5, 1), KN_ERR_DTYPE, "not a float");
 }
 
+/* A step of a small net: few kernels, and three times the products of the forward pass with little beside them. */
+static void training(kn_context *kn) {
+    enum { B = 4 };
+    kn_tensor *x = kn_ones(kn, KN_F32, KN_DIMS(B, 1, 12, 12)), *t = kn_zeros(kn, KN_I32, KN_DIMS(B));
+    kn_tensor *p[8] = {kn_kaiming_uniform(kn, KN_DIMS(4, 1, 3, 3)), kn_zeros(kn, KN_F32, KN_DIMS(4)),
+                       kn_kaiming_uniform(kn, KN_DIMS(8, 4, 3, 3)), kn_zeros(kn, KN_F32, KN_DIMS(8)),
+                       kn_ones(kn, KN_F32, KN_DIMS(8)),             kn_zeros(kn, KN_F32, KN_DIMS(8)),
+                       kn_kaiming_uniform(kn, KN_DIMS(8, 10)),      kn_zeros(kn, KN_F32, KN_DIMS(10))};
+    kn_tensor *mean = kn_zeros(kn, KN_F32, KN_DIMS(8)), *var = kn_ones(kn, KN_F32, KN_DIMS(8));
+    kn_optim  *adam = kn_adam(kn, p, 8);
+    kn_stats   before = {.size = sizeof before}, after = {.size = sizeof after};
+    double     loss[2] = {0}, products = 2.0 * B * (4 * 100 * 9 + 8 * 9 * 36 + 8 * 10);
+    kn_realize((kn_tensor *[]){x, t}, 2);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(kn_get_stats(kn, &before), KN_OK);
+        kn_scope  *s = kn_begin(kn);
+        kn_tensor *h = kn_max_pool2d(kn_relu(kn_conv2d(x, p[0], p[1])));
+        h = kn_batch_norm(kn_conv2d(h, p[2], p[3]), p[4], p[5], .mean = mean, .var = var, .training = 1);
+        h = kn_flatten(kn_max_pool2d(kn_relu(h), .kernel = {3}), 1);
+        kn_tensor *l = kn_keep(kn_mean(kn_cross_entropy(kn_add(kn_matmul(h, p[6]), p[7]), t)));
+        CHECK_EQ(kn_minimize(adam, l), KN_OK);
+        CHECK_EQ(kn_end(s), KN_OK);
+        CHECK_EQ(kn_get_stats(kn, &after), KN_OK);
+        loss[i > 0] = kn_item(l);
+    }
+    CHECK(loss[1] < loss[0]);
+    CHECK(after.kernels_last <= 3 * 8 + 7 * 3);
+    CHECK((double)(after.flops - before.flops) < 4.5 * products);
+}
+
 API_RUN(convolution)
 API_RUN(pooling)
 API_RUN(batch_norm)
@@ -279,6 +309,7 @@ API_RUN(argmax)
 API_RUN(scatter_add)
 API_RUN(cumsum)
 API_RUN(dropout)
+API_RUN(training)
 
 int main(void) {
     RUN(convolution_on_each_device);
@@ -288,5 +319,6 @@ int main(void) {
     RUN(scatter_add_on_each_device);
     RUN(cumsum_on_each_device);
     RUN(dropout_on_each_device);
+    RUN(training_on_each_device);
     return check_result();
 }

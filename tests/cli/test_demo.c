@@ -119,6 +119,13 @@ static void test_files(void) {
     CHECK(strstr(text, "\"drawn\": false"));
     CHECK_EQ(field(text, "train_images"), 330);
     if (!CHECK(field(text, "test_accuracy") > 0.9)) printf("  it said: %s\n", text);
+    snprintf(args, sizeof(args), "digits --model conv --data %s --epochs 6 --batch 32", folder);
+    CHECK_EQ(run(args, text, sizeof(text)), 0);
+    CHECK(strstr(text, "conv 16 3x3") && strstr(text, "kn_relu(kn_conv2d(x, w1, b1))"));
+    snprintf(args, sizeof(args), "digits --model conv --data %s --epochs 6 --batch 32 --json", folder);
+    CHECK_EQ(run(args, text, sizeof(text)), 0);
+    CHECK(strstr(text, "\"model\": \"conv\""));
+    if (!CHECK(field(text, "test_accuracy") > 0.9)) printf("  it said: %s\n", text);
     for (int i = 0; i < 4; i++) {
         static const char *const names[] = {"train-images-idx3", "train-labels-idx1", "t10k-images-idx3",
                                             "t10k-labels-idx1"};
