@@ -68,12 +68,20 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     return v->access || kn_oom(f);
 }
 
+/* Lanes for a reduction of that extent, so that whole vectors and the rest one by one take the fewest steps. */
+static int64_t sum_lanes(int64_t extent) {
+    int64_t best = LANES;
+    for (int64_t w = LANES / 2; w >= 4; w /= 2)
+        if (extent / w + extent % w < extent / best + extent % best) best = w;
+    return best;
+}
+
 /* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */
 static bool reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     int last = -1;
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
-    if (last < 0 || v->nest->origin[last].extent < LANES) return false;
+    if (last < 0 || v->nest->origin[last].extent < LANES / 2) return false;
     bool moves = false;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = stride_in(v, &v->access[i], last);
@@ -93,7 +101,10 @@ static double cost_of(const ko_view *v, int lane) {
         int              own;
         bool             depends = lane >= 0 && a->reduce && kg_depends(v->g, a->reduce, v->nest->origin[lane].range);
         if (a->reduce && !depends) {
-            w = reduce_lanes(v, a->reduce, &own) ? 1.0 / LANES : 1;
+            if (reduce_lanes(v, a->reduce, &own)) {
+                int64_t e = v->nest->origin[own].extent, l = sum_lanes(e);
+                w         = (double)(e / l + e % l) / (double)e;
+            }
             cost += a->trips * w;
             continue;
         }
@@ -269,11 +280,9 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
             dot_tile(&v, outputs, tile, opts, &n, cap);
             tiled = false;
         }
-        int64_t e = nest.origin[o].extent;
-        push(&v,
-             (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), e >= 8 * LANES && row < 0 ? 4 * LANES : LANES,
-                      KN_AXIS_GROUP_REDUCE, false},
-             opts, &n, cap);
+        int64_t e = nest.origin[o].extent, w = e >= 8 * LANES && row < 0 ? 4 * LANES : sum_lanes(e);
+        push(&v, (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, false}, opts, &n,
+             cap);
     }
     if (nest.nloop && nest.loop[0].type == KN_AXIS_LOOP && !nest.origin[nest.loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
