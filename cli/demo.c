@@ -72,7 +72,8 @@ static void demo_json(const digits_data *d, const digits_options *o, const digit
     printf(" \"data_seconds\": %.6f, \"train_seconds\": %.6f, \"compile_seconds\": %.6f, \"run_seconds\": %.6f,\n",
            d->seconds, r->train_seconds, r->stats.compile_seconds, r->stats.run_seconds);
     printf(
-        " \"kernels\": %llu, \"kernels_loaded\": %llu, \"kernels_per_step\": %d, \"kernels_run\": %llu, \"flops\": %llu,\n",
+        " \"kernels\": %llu, \"kernels_loaded\": %llu, \"kernels_per_step\": %d, \"kernels_run\": %llu,"
+        " \"flops\": %llu,\n",
         (unsigned long long)(r->stats.kernels_compiled + r->stats.kernels_loaded),
         (unsigned long long)r->stats.kernels_loaded, r->step_kernels, (unsigned long long)r->stats.kernels_run,
         (unsigned long long)r->stats.flops);

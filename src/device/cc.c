@@ -221,7 +221,8 @@ static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     snprintf(b->dir, sizeof b->dir, "%.4000s/koine-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(b->dir)) {
         bool r    = kn_fail(f, KN_ERR_IO,
-                            "cannot make a folder for the compiler, %s: %s; set TMPDIR to one that can be written", b->dir,
+                            "cannot make a folder for the compiler, %s: %s; set TMPDIR to one that can be written",
+                            b->dir,
                             strerror(errno));
         b->dir[0] = 0;
         return r;

@@ -10,7 +10,8 @@ uint64_t kg_graph_hash(const kn_graph *g) {
     for (kn_ref n = 1; n < g->count; n++) {
         const kn_node *nd = kg_node(g, n);
         uint64_t       w[2] = {
-                  (uint64_t)nd->op | (uint64_t)nd->dtype << 8 | (uint64_t)nd->tag << 16 | (uint64_t)nd->nsrc << 32, nd->arg};
+                  (uint64_t)nd->op | (uint64_t)nd->dtype << 8 | (uint64_t)nd->tag << 16 | (uint64_t)nd->nsrc << 32,
+                  nd->arg};
         h = kn_hash(w, sizeof w, h);
         h = kn_hash(kg_src(g, n), nd->nsrc * sizeof(kn_ref), h);
     }

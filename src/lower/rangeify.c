@@ -1,9 +1,9 @@
 /* rangeify.c - stage 2: movement ops become index arithmetic over RANGEs, and the program becomes kernels.
  *
- * Takes: the callified SINK of STOREs. Gives: kernels in an order in which they can run, each a SINK of ENDs over STOREs of
- *   scalar expressions; values written once and read by other kernels live in temporaries.
- * Holds after: no movement op but INDEX; every RANGE is closed by one END or REDUCE; axis ids are dense in each kernel,
- *   output loops first; kernels of one form are equal graphs.
+ * Takes: the callified SINK of STOREs. Gives: kernels in an order in which they can run, each a SINK of ENDs over
+ * STOREs of scalar expressions; values written once and read by other kernels live in temporaries. Holds after: no
+ * movement op but INDEX; every RANGE is closed by one END or REDUCE; axis ids are dense in each kernel, output loops
+ * first; kernels of one form are equal graphs.
  *
  * fuse.c decides what is computed where; here the decided values are built and the kernels cut out. */
 #include "lower/rangeify.h"
@@ -38,7 +38,7 @@ static kn_ref const_of(kl_fuse *z, int dtype, kn_scalar v) {
 static kn_ref build_bitcast(kl_fuse *z, const kl_use *u, kn_ref n, int dt) {
     static const uint8_t by_size[9] = {[1] = KN_U8, [2] = KN_U16, [4] = KN_U32, [8] = KN_U64};
     kn_graph *r    = z->r;
-    int       from = kn_dsize(kg_dtype(z->g, kg_at(z->g, n, 0))), to = kn_dsize(dt), us = by_size[from], ut = by_size[to];
+    int from = kn_dsize(kg_dtype(z->g, kg_at(z->g, n, 0))), to = kn_dsize(dt), us = by_size[from], ut = by_size[to];
     kn_ref    x    = z->use[u->src[0]].value;
     if (from == to) return kg_bitcast(r, x, dt);
     if (from > to) {
@@ -104,7 +104,9 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
         if (!kg_nsrc(z->g, n)) return kg_int(z->r, dt, 0); /* an empty list is never asked for an element */
         for (uint32_t k = kg_nsrc(z->g, n); k-- > 0;) {
             kn_ref val = z->use[u->src[k]].value;
-            x = x ? kg_op3(z->r, KN_OP_WHERE, kg_op2(z->r, KN_OP_CMPLT, u->idx[0], kg_idx(z->r, (int64_t)k + 1)), val, x) : val;
+            x = x ? kg_op3(z->r, KN_OP_WHERE, kg_op2(z->r, KN_OP_CMPLT, u->idx[0], kg_idx(z->r, (int64_t)k + 1)), val,
+                           x)
+                  : val;
         }
         return x;
     }
@@ -133,7 +135,8 @@ static bool build_values(kl_fuse *z) {
 /* Promised index values in a finished expression; they may hold promises themselves. */
 static kn_ref keep_promises(kl_fuse *z, kn_ref root) {
     if (!z->npromise) return root;
-    kn_ref *from = kn_arena_get(&z->arena, z->npromise * sizeof *from), *to = kn_arena_get(&z->arena, z->npromise * sizeof *to);
+    kn_ref *from = kn_arena_get(&z->arena, z->npromise * sizeof *from),
+           *to   = kn_arena_get(&z->arena, z->npromise * sizeof *to);
     if (!from || !to) return kn_oom(z->f), 0;
     for (size_t i = 0; i < z->npromise; i++) {
         from[i] = z->promise[i].leaf;
@@ -236,7 +239,8 @@ static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_r
     }
     if (kg_op(z->r, n) == KN_OP_BUFFER)
         return kg_buffer(k->g, c->next_local++, kg_numel(z->r, n), kg_dtype(z->r, n), 0, KN_LOCAL);
-    if (kg_op(z->r, n) == KN_OP_RANGE) return kg_range(k->g, src[0], c->next_axis++, (int)kg_field(z->r, n, KN_F_RANGE_type));
+    if (kg_op(z->r, n) == KN_OP_RANGE)
+        return kg_range(k->g, src[0], c->next_axis++, (int)kg_field(z->r, n, KN_F_RANGE_type));
     return kg_import(k->g, z->r, n, src, nsrc);
 }
 
@@ -285,12 +289,14 @@ static bool mergeable(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref
             if (!kg_affine(g, kg_at(g, x, 1), &f)) return false;
             if (kn_affine_coef(&f, outer) != extent * kn_affine_coef(&f, inner)) return false;
             for (int t = 0; t < f.n; t++)
-                if (f.atom[t] != outer && f.atom[t] != inner && (kg_depends(g, f.atom[t], outer) || kg_depends(g, f.atom[t], inner)))
+                if (f.atom[t] != outer && f.atom[t] != inner &&
+                    (kg_depends(g, f.atom[t], outer) || kg_depends(g, f.atom[t], inner)))
                     return false;
         } else if (kg_dtype(g, x) != KN_INDEX) { /* used as a number: arange, gates */
             for (uint32_t s = 0; s < kg_nsrc(g, x); s++) {
                 kn_ref y = kg_at(g, x, s);
-                if (kg_dtype(g, y) != KN_INDEX || (kg_op(g, y) == KN_OP_RANGE && kn_range_start(kg_op(g, x)) >= 0)) continue;
+                if (kg_dtype(g, y) != KN_INDEX || (kg_op(g, y) == KN_OP_RANGE && kn_range_start(kg_op(g, x)) >= 0))
+                    continue;
                 if (kg_depends(g, y, outer) || kg_depends(g, y, inner)) return false;
             }
         }
@@ -312,7 +318,8 @@ static bool merge_loops(kl_program *p, kl_kernel *k) {
                 kn_ref  eb = kg_at(k->g, inner, 0), ob = kg_at(k->g, outer, 0);
                 int64_t e = kg_const_int(k->g, eb), total;
                 if (kg_op(k->g, eb) != KN_OP_CONST || kg_op(k->g, ob) != KN_OP_CONST) continue;
-                if (!kn_mul_ok(e, kg_const_int(k->g, ob), &total) || !mergeable(k->g, order, n, outer, inner, e)) continue;
+                if (!kn_mul_ok(e, kg_const_int(k->g, ob), &total) || !mergeable(k->g, order, n, outer, inner, e))
+                    continue;
                 kn_ref one = kg_range(k->g, kg_idx(k->g, total), kg_field(k->g, inner, KN_F_RANGE_id),
                                       (int)kg_field(k->g, inner, KN_F_RANGE_type));
                 kn_ref src[KN_MAX_RANK * 2], m = 0;
@@ -362,7 +369,8 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     kn_ref      sink = keep_promises(z, group_sink(z, g));
     if (!sink) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
     size_t old_map = c->map_cap, old_stamp = c->stamp_cap;
-    if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) || !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
+    if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) ||
+        !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
         !KN_GROW(p->alloc, p->kernel, p->kernel_cap, p->nkernel + 1))
         return kn_oom(z->f);
     memset(c->map + old_map, 0, (c->map_cap - old_map) * sizeof *c->map);
@@ -407,7 +415,8 @@ static bool find_stores(kl_fuse *z) {
         kl_out o = {.store = n, .next = -1};
         kn_ref t = kg_at(z->g, n, 0);
         while (kg_op(z->g, t) == KN_OP_RESHAPE || kg_op(z->g, t) == KN_OP_AFTER) {
-            if (kg_op(z->g, t) == KN_OP_AFTER && !o.before && kg_op(z->g, kg_at(z->g, t, 1)) == KN_OP_STORE) o.before = kg_at(z->g, t, 1);
+            if (kg_op(z->g, t) == KN_OP_AFTER && !o.before && kg_op(z->g, kg_at(z->g, t, 1)) == KN_OP_STORE)
+                o.before = kg_at(z->g, t, 1);
             t = kg_at(z->g, t, 0);
         }
         if (kg_op(z->g, t) != KN_OP_PARAM || kg_nsrc(z->g, n) > 2)
@@ -450,7 +459,8 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     z.rw.fired   = p->fired;
     z.rw.on_fire = p->on_fire;
     z.ninfo      = kg_count(z.g);
-    if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info))) goto oom;
+    if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info)))
+        goto oom;
     for (size_t i = 0; i < z.ninfo; i++) z.info[i].use = z.info[i].storage = z.info[i].out = -1;
     if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !build_values(&z)) goto done;
     if (!(order = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *order))) goto oom;

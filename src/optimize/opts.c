@@ -52,7 +52,8 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_loop   *l  = &nest->loop[o->axis];
     kn_origin *or = &nest->origin[l->origin];
     bool ok       = or->reduce
-                        ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE || o->target == KN_AXIS_UNROLL
+                        ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE ||
+                              o->target == KN_AXIS_UNROLL
                         : o->target == KN_AXIS_LOOP || o->target == KN_AXIS_THREAD || o->target == KN_AXIS_UPCAST;
     if (!ok)
         return refuse(f, o, or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL"
@@ -414,7 +415,8 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (!ok || axis > KN_MAX_NEST || (*at && *at != ' ' && *at != ','))
             return kn_fail(
                 f, KN_ERR_ARG,
-                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top], SWAP:loop:loop or STAGE:param",
+                "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top], SWAP:loop:loop or "
+                "STAGE:param",
                 start);
         o.axis        = (int)axis;
         opts[(*n)++] = o;
