@@ -1,9 +1,9 @@
 /* rangeify.c - stage 2: movement ops become index arithmetic over RANGEs, and the program becomes kernels.
  *
  * Takes: the callified SINK of STOREs. Gives: kernels in an order in which they can run, each a SINK of ENDs over
- * STOREs of scalar expressions; values written once and read by other kernels live in temporaries. Holds after: no
- * movement op but INDEX; every RANGE is closed by one END or REDUCE; axis ids are dense in each kernel, output loops
- * first; kernels of one form are equal graphs.
+ *   STOREs of scalar expressions; values written once and read by other kernels live in temporaries.
+ * Holds after: no movement op but INDEX; every RANGE is closed by one END or REDUCE; axis ids are dense in each kernel,
+ *   output loops first; kernels of one form are equal graphs.
  *
  * fuse.c decides what is computed where; here the decided values are built and the kernels cut out. */
 #include "lower/rangeify.h"
