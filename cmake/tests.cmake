@@ -138,7 +138,7 @@ function(koine_variant name tests)
     -DCMAKE_BUILD_TYPE=Debug -DKOINE_DEBUG_VERIFY=ON -DKOINE_WERROR=ON ${ARGN})
   set_tests_properties(project.${name} PROPERTIES PROCESSORS 2)
 endfunction()
-koine_variant(asan "-LE full -E proofs|vectors|demo|options" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined ${_clang})
+koine_variant(asan "-LE full -E proofs|vectors|demo|options|shown" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined ${_clang})
 # What trains, proves or compiles hundreds of kernels would take the hostile build an hour; the rest covers its code.
 koine_variant(hostile "-LE full -E ^(examples|cli)|proofs|stages|vectors|narrow|elementwise|shown" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON
   -DKOINE_TEST_TIMEOUT=60)
