@@ -1,7 +1,7 @@
 /* heuristic.c - a simple choice of OptOps.
  *
- * One loop gets the lanes: the output loop, or in its place the reductions, for which the fewest accesses jump from lane to
- * lane. A product with reuse gets a register tile beside the lanes. The outermost loop is shared among threads. */
+ * One loop gets the lanes: the output loop, or in its place the reductions, for which the fewest accesses jump from
+ * lane to lane. A product with reuse gets a register tile beside the lanes. The outermost loop goes to threads. */
 #include "optimize/opts.h"
 
 #include <string.h>
@@ -155,7 +155,8 @@ static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap)
         if (s != 0 && s != 1) return;
     }
     int64_t e = v->nest->origin[last].extent;
-    push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, last, KN_AXIS_LOOP), e >= WIDE ? WIDE : e >= LANES ? LANES : e, KN_AXIS_UPCAST, false},
+    int64_t width = e >= WIDE ? WIDE : e >= LANES ? LANES : e;
+    push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, false},
          opts, n, cap);
 }
 
@@ -167,16 +168,18 @@ static bool wide_sums(const ko_view *v, int lane) {
     return sums;
 }
 
-/* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and is copied
- * first, as its rows lie far apart. */
+/* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and
+ * is copied first, as its rows lie far apart. */
 static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
         kn_ref           p = kg_at(v->g, a->node, 0);
-        if (!a->reduce || stride_in(v, a, lane) != 1 || stride_in(v, a, row) != 0 || kg_op(v->g, p) != KN_OP_PARAM) continue;
+        if (!a->reduce || stride_in(v, a, lane) != 1 || stride_in(v, a, row) != 0 || kg_op(v->g, p) != KN_OP_PARAM)
+            continue;
         double rows = 1; /* of the panel */
         for (int o = 0; o < v->nest->norigin; o++)
-            if (v->nest->origin[o].reduce && kg_depends(v->g, a->node, v->nest->origin[o].range)) rows *= (double)v->nest->origin[o].extent;
+            if (v->nest->origin[o].reduce && kg_depends(v->g, a->node, v->nest->origin[o].range))
+                rows *= (double)v->nest->origin[o].extent;
         double bytes = rows * kn_dsize(kg_dtype(v->g, p)), all = bytes * (double)v->nest->origin[lane].extent;
         int    l = position(v->nest, lane, KN_AXIS_LOOP), r = position(v->nest, row, KN_AXIS_LOOP);
         if (all < LARGE || l < 0 || r < 0 || bytes * (double)w > KN_STAGE_BYTES) continue;
@@ -186,8 +189,8 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     }
 }
 
-/* Four by four where the reduction is of two factors, each still along loops that the other moves with; loops whose extent
- * four divides before others, inner ones before outer ones. */
+/* Four by four where the reduction is of two factors, each still along loops that the other moves with; loops whose
+ * extent four divides before others, inner ones before outer ones. */
 static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
     int used = -1; /* an access that some row shares */
     for (int turn = 0; turn < 2; turn++) {
@@ -206,7 +209,8 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
         }
         if (best < 0) return;
         int64_t rows = tile_rows(v->nest->origin[best].extent, 4);
-        push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, false}, opts, n, cap);
+        push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, false}, opts, n,
+             cap);
         used = shares;
     }
 }
@@ -274,7 +278,8 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
         if (lane >= 0 && kg_depends(g, nest.origin[o].closer, nest.origin[lane].range)) continue;
         if (!reduce_lanes(&v, nest.origin[o].closer, &own) || own != o) continue;
         bool inside = false; /* of another reduction's lanes */
-        for (int p = outputs; p < nest.norigin; p++) inside |= p != o && kg_depends(g, nest.origin[o].closer, nest.origin[p].range);
+        for (int p = outputs; p < nest.norigin; p++)
+            inside |= p != o && kg_depends(g, nest.origin[o].closer, nest.origin[p].range);
         if (inside) continue;
         if (tiled && lane < 0 && row >= 0) { /* dot products: a few rows share each vector that is loaded */
             dot_tile(&v, outputs, tile, opts, &n, cap);

@@ -14,7 +14,7 @@ FNR == 1 {
 length($0) > 120 && FILENAME !~ /\.(def|rules)$/ { # counted in characters, not bytes; tables have a row a line
     text = $0
     gsub(/[\200-\277]/, "", text)
-    if (length(text) > 140) fault("a line of " length(text))
+    if (length(text) > 120) fault("a line of " length(text))
 }
 /\t/ { fault("a tab") }
 /[ \r]$/ { fault("blanks at the end of the line") }
