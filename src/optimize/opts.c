@@ -43,6 +43,8 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     return ok;
 }
 
+static bool is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
+
 static bool refuse(kn_fault *f, const kn_opt *o, const char *why) {
     return kn_fail(f, KN_ERR_ARG, "%s of loop %d by %lld: %s", o->op == KN_OPT_SPLIT ? "SPLIT" : "SWAP", o->axis,
                    (long long)o->arg, why);
@@ -61,7 +63,7 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return refuse(f, o, "the loop is already expanded or parallel");
     if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
-    if (or->staged && o->target == KN_AXIS_UPCAST)
+    if (or->staged && is_lane(o->target))
         return refuse(f, o, "values staged in LOCAL memory belong to one iteration of it");
     if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
     if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
@@ -116,8 +118,6 @@ bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
 }
 
 /* ---- applying ------------------------------------------------------------------------------------------------ */
-
-static bool is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
 
 typedef struct ko_variant { /* one combination of main and tail pieces of a closer's ranges */
     kn_ref from[KN_MAX_NEST], to[KN_MAX_NEST], loop[KN_MAX_NEST];
