@@ -11,6 +11,10 @@ need() { # need PACKAGE TEST WHY: the test is a shell command that succeeds wher
 need gcc 'command -v gcc' 'a compiler the tests use'
 need g++ 'command -v g++' 'koine.h is compiled as C++'
 need clang 'command -v clang' 'a second compiler, with its sanitizers'
+probe=$(mktemp -d)
+echo 'int main(void) { return 0; }' >"$probe/main.c"
+need libclang-rt-dev 'clang -fsanitize=address,undefined "$probe/main.c" -o "$probe/main"' "clang's sanitizer libraries"
+rm -rf "$probe"
 need binutils 'command -v nm' 'the list of exported symbols'
 need pkg-config 'command -v pkg-config' 'koine.pc is tried from an outside project'
 need zlib1g-dev 'test -e /usr/include/zlib.h' 'gzip files'
