@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+_Static_assert(sizeof(kn_node) == 32, "a node is 32 bytes: two to a cache line");
+
 const kn_op_info kn_ops[KN_OP_COUNT] = {
 #define OP(name, lo, hi, arg, cls, dt, sh, doc) {#name, lo, hi, KN_ARG_##arg, KN_CLS_##cls, doc},
 #include "dialect/ops.def"
