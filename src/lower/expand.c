@@ -20,8 +20,6 @@ typedef struct kl_grow {
 
 static int type_of(const kn_graph *g, kn_ref range) { return (int)kg_field(g, range, KN_F_RANGE_type); }
 
-static bool is_lanes(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
-
 static kn_ref combine(kl_grow *e, int op, kn_ref acc, kn_ref x) { return acc ? kg_op2(e->g, op, acc, x) : x; }
 
 /* x at each iteration of the UNROLL ranges, one after the other onto acc. */
@@ -80,7 +78,7 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
         kn_ref r = kg_at(g, n, i);
         if (nloop + nunroll + nlane == KN_MAX_NEST)
             return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many loops"), 0;
-        if (is_lanes(type_of(g, r))) {
+        if (ko_is_lane(type_of(g, r))) {
             kn_ref  leaf = e->map[r];
             int64_t ax   = kg_field(g, leaf, KN_F_RANGE_axis);
             lane[nlane++] = ax;
@@ -139,7 +137,7 @@ static kn_ref expand_end(kl_grow *e, kn_ref n) {
     kn_ref body = e->map[kg_at(e->g, n, 0)];
     for (uint32_t i = kg_nsrc(e->g, n); i-- > 1 && body;) {
         kn_ref r = kg_at(e->g, n, i);
-        if (!is_lanes(type_of(e->g, r))) body = kg_end(e->g, body, &r, 1);
+        if (!ko_is_lane(type_of(e->g, r))) body = kg_end(e->g, body, &r, 1);
     }
     return body;
 }
@@ -148,7 +146,7 @@ static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
     kn_graph *g = e->g;
     switch (kg_op(g, n)) {
     case KN_OP_RANGE:
-        if (is_lanes(type_of(g, n)) && kg_field(g, n, KN_F_RANGE_rank) == 0)
+        if (ko_is_lane(type_of(g, n)) && kg_field(g, n, KN_F_RANGE_rank) == 0)
             return kg_iota(g, kg_const_int(g, kg_at(g, n, 0)), kg_field(g, n, KN_F_RANGE_id), type_of(g, n), e->rank,
                            (int)kg_field(g, n, KN_F_RANGE_axis));
         return kg_with_src(g, n, src, k);
@@ -169,7 +167,7 @@ bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
     for (uint32_t i = 0; i < n; i++) {
         if (kg_op(k->g, order[i]) == KN_OP_BUFFER)
             e.next_reg = KN_MAX(e.next_reg, kg_field(k->g, order[i], KN_F_BUFFER_slot) + 1);
-        if (kg_op(k->g, order[i]) != KN_OP_RANGE || !is_lanes(type_of(k->g, order[i]))) continue;
+        if (kg_op(k->g, order[i]) != KN_OP_RANGE || !ko_is_lane(type_of(k->g, order[i]))) continue;
         e.rank = KN_MAX(e.rank, (int)kg_field(k->g, order[i], KN_F_RANGE_axis) + 1);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -188,5 +186,5 @@ done:
     kn_free(p->alloc, e.map, size * sizeof *e.map);
     kn_free(p->alloc, src, cap * sizeof *src);
     kn_free(p->alloc, order, n * sizeof *order);
-    return ok && kl_rewrite_kernel(p, k, KL_TILE_RULES, f);
+    return ok && kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, f);
 }

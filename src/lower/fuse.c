@@ -16,7 +16,7 @@ enum { /* picoseconds */
     PS_ALU = 10, PS_SLOW = 40, PS_EXP = 120, PS_SIN = 300, PS_IDIV = 200, PS_RANDOM = 600, PS_LOAD = 30,
     PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_STAGE_BYTE = 3, PS_KERNEL = 1000000
 };
-enum { CACHE_BYTES = 4 << 20, STAGE_BYTES = 256 << 10, CUT = 4 };
+enum { CACHE_BYTES = 4 << 20, CUT = 4 };
 enum { FULL = 1000 }; /* operations of a kernel; the system's compiler takes the square of a function's length */
 
 static double op_ps(const kn_graph *g, kn_ref n) {
@@ -188,7 +188,7 @@ static kl_place place_of(const kl_fuse *z, kn_ref n) {
     int64_t held;
     if (!must_store && inlined <= KN_MIN(root, stage)) return KL_INLINE;
     if (!product && info->nuse > 1 && stage < root && stage_axes(z, n, staged, &held) &&
-        held * kn_dsize(kg_dtype(z->g, n)) <= STAGE_BYTES)
+        held * kn_dsize(kg_dtype(z->g, n)) <= KN_STAGE_BYTES)
         return KL_STAGE;
     /* One kernel computes it again while its row is near, in vectors; storing it would cut that kernel in two, and what
      * both halves read would be read twice. */

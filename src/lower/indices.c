@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-kn_ref kl_simplify(kl_fuse *z, kn_ref n) { return n ? kn_rewrite(&z->rw, n, KL_INDEX_RULES) : 0; }
+kn_ref kl_simplify(kl_fuse *z, kn_ref n) { return n ? kn_rewrite(&z->rw, n, KN_GROUPS_SIMPLIFY) : 0; }
 
 static kn_ref add(kl_fuse *z, kn_ref a, kn_ref b) { return kg_op2(z->r, KN_OP_ADD, a, b); }
 static kn_ref scale(kl_fuse *z, kn_ref a, int64_t c) {

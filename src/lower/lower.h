@@ -6,8 +6,10 @@
 #ifndef KN_LOWER_H
 #define KN_LOWER_H
 
+#include "device/cc.h"
 #include "optimize/opts.h"
 #include "rewrite/rewrite.h"
+#include "rules/helpers.h"
 
 /* An argument of a kernel: a PARAM of the program, or a temporary of the schedule. */
 typedef struct kl_arg {
@@ -15,8 +17,6 @@ typedef struct kl_arg {
     int64_t id; /* PARAM slot, or temporary number */
     bool    written;
 } kl_arg;
-
-typedef void (*kl_fn)(void *const *bufs, const int64_t *vars, int64_t lo, int64_t hi);
 
 typedef struct kl_kernel {
     kn_graph *g;
@@ -30,7 +30,7 @@ typedef struct kl_kernel {
     int       nopts;
     char     *source; /* Render's, 0-terminated, source_len + 1 bytes */
     size_t    source_len;
-    kl_fn     fn; /* loaded code, or NULL: interpreted */
+    kd_fn     fn; /* loaded code, or NULL: interpreted */
 } kl_kernel;
 
 typedef struct kl_temp {
@@ -88,11 +88,6 @@ bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_plan(kl_program *p, kn_fault *f);
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
-
-/* Rule groups: index expressions as Rangeify makes them; a kernel of scalars; a kernel of tiles. */
-#define KL_INDEX_RULES (KN_G_algebra | KN_G_divmod | KN_G_where | KN_G_cast | KN_G_canon_int)
-#define KL_KERNEL_RULES KL_INDEX_RULES
-#define KL_TILE_RULES KL_INDEX_RULES
 
 /* A kernel's graph rewritten under rule groups, counting what fired into p. */
 bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f);

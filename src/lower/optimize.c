@@ -41,5 +41,5 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
         if (!ko_edit(&nest, &k->opts[i], f)) return false;
     k->root = ko_apply(k->g, k->root, &nest, f);
     if (!k->root) return kl_stage_fault("optimize", k->g, f);
-    return kl_rewrite_kernel(p, k, KL_KERNEL_RULES, f);
+    return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, f);
 }

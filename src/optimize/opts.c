@@ -43,8 +43,6 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     return ok;
 }
 
-static bool is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
-
 static bool refuse(kn_fault *f, const kn_opt *o, const char *why) {
     return kn_fail(f, KN_ERR_ARG, "%s of loop %d by %lld: %s", o->op == KN_OPT_SPLIT ? "SPLIT" : "SWAP", o->axis,
                    (long long)o->arg, why);
@@ -63,7 +61,7 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return refuse(f, o, "the loop is already expanded or parallel");
     if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
-    if (or->staged && is_lane(o->target))
+    if (or->staged && ko_is_lane(o->target))
         return refuse(f, o, "values staged in LOCAL memory belong to one iteration of it");
     if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
     if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
@@ -133,7 +131,7 @@ typedef struct ko_state {
 } ko_state;
 
 static kn_ref new_range(ko_state *s, int64_t extent, int type, int slot) {
-    int64_t w[KN_RANGE_WORDS] = {s->next_id++, type, 0, is_lane(type) ? slot : 0};
+    int64_t w[KN_RANGE_WORDS] = {s->next_id++, type, 0, ko_is_lane(type) ? slot : 0};
     kn_ref  bound             = kg_idx(s->g, extent);
     return kg_make(s->g, KN_OP_RANGE, 0, kg_intern_words(s->g, w, KN_RANGE_WORDS), &bound, 1);
 }
@@ -247,9 +245,9 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     int            right[KN_MAX_NEST] = {0}, rank = 0; /* axes to the right of the loop's own */
     if (!kg_reach(s->g, &sink, 1, &order, &n)) return kn_oom(f);
     for (int l = nest->nloop; l-- > 0;) {
-        if (!is_lane(nest->loop[l].type)) continue;
+        if (!ko_is_lane(nest->loop[l].type)) continue;
         for (int m = l + 1; m < nest->nloop; m++) {
-            if (!is_lane(nest->loop[m].type)) continue;
+            if (!ko_is_lane(nest->loop[m].type)) continue;
             bool same = nest->loop[m].origin == nest->loop[l].origin;
             if (same || meet(s->g, order, n, nest->origin[nest->loop[l].origin].range,
                              nest->origin[nest->loop[m].origin].range))
@@ -260,7 +258,7 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     kn_free(kg_alloc(s->g), order, n * sizeof *order);
     if (rank > KN_MAX_RANK) return kn_fail(f, KN_ERR_ARG, "optimize: more than %d expanded loops meet", KN_MAX_RANK);
     for (int l = 0; l < nest->nloop; l++) {
-        if (!is_lane(nest->loop[l].type)) continue;
+        if (!ko_is_lane(nest->loop[l].type)) continue;
         s->slot[l]                              = rank - 1 - right[l];
         s->tail_slot[nest->loop[l].origin] = s->slot[l];
     }
@@ -283,7 +281,7 @@ static kn_ref stage_load(ko_state *s, kn_ref load) {
         for (int i = 0; i < all; i++) {
             int type = (int)kg_field(g, open[i], KN_F_RANGE_type);
             if (type == (pass ? KN_AXIS_UPCAST : KN_AXIS_REDUCE)) in[n++] = open[i];
-            else if (is_lane(type) || type == KN_AXIS_REDUCE) continue;
+            else if (ko_is_lane(type) || type == KN_AXIS_REDUCE) continue;
             else if (type == KN_AXIS_UNROLL) return 0;
             sums |= type == KN_AXIS_REDUCE;
         }

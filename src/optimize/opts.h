@@ -45,6 +45,9 @@ typedef struct kn_nest {
     bool ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
+/* Ranges that Expand turns into shape. */
+static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
+
 /* The nest of a ranged kernel. False with a reason: a bound that is not constant, or too many loops. */
 bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f);
 /* One OptOp on the nest; a refusal says why and leaves the nest alone. */

@@ -58,25 +58,21 @@ static bool move_box_offsets(const kn_graph *g, kn_ref n, kn_ref m, int64_t *a, 
            kg_read_dims(g, kg_at(g, n, 2), dims, &rd) && ra == *rank && rb == *rank && rd == *rank;
 }
 
-kn_ref kn_rule_shrink_shrink(kn_rw *rw, kn_ref n) {
+typedef kn_ref (*move_box)(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank);
+
+/* Two of a kind, one inside the other: their offsets add up. */
+static kn_ref move_box_twice(kn_rw *rw, kn_ref n, move_box make) {
     kn_graph *g = rw->g;
     kn_ref    m = kg_at(g, n, 0);
     int64_t   a[KN_MAX_RANK], b[KN_MAX_RANK], dims[KN_MAX_RANK];
     int       rank;
     if (!move_box_offsets(g, n, m, a, b, dims, &rank)) return 0;
     for (int i = 0; i < rank; i++) a[i] += b[i];
-    return kg_shrink(g, kg_at(g, m, 0), a, dims, rank);
+    return make(g, kg_at(g, m, 0), a, dims, rank);
 }
 
-kn_ref kn_rule_pad_pad(kn_rw *rw, kn_ref n) {
-    kn_graph *g = rw->g;
-    kn_ref    m = kg_at(g, n, 0);
-    int64_t   a[KN_MAX_RANK], b[KN_MAX_RANK], dims[KN_MAX_RANK];
-    int       rank;
-    if (!move_box_offsets(g, n, m, a, b, dims, &rank)) return 0;
-    for (int i = 0; i < rank; i++) a[i] += b[i];
-    return kg_pad(g, kg_at(g, m, 0), a, dims, rank);
-}
+kn_ref kn_rule_shrink_shrink(kn_rw *rw, kn_ref n) { return move_box_twice(rw, n, kg_shrink); }
+kn_ref kn_rule_pad_pad(kn_rw *rw, kn_ref n) { return move_box_twice(rw, n, kg_pad); }
 
 /* A window of a padded value that sees none of the padding is a window of the value. */
 kn_ref kn_rule_shrink_pad(kn_rw *rw, kn_ref n) {

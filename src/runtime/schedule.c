@@ -94,7 +94,7 @@ kr_schedule *kr_schedule_get(kn_runtime *rt, kl_program *p, kn_fault *f) {
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
 typedef struct kr_call {
-    kl_fn fn;
+    kd_fn fn;
     void **bufs;
 } kr_call;
 
