@@ -1,35 +1,7 @@
 /* ir.c - `koine ir`: reads a program, takes it through the stages asked for, checks and prints it. */
-#include "cli.h"
+#include "ir.h"
 
-#include "lower/pipeline.h"
-
-#include <stdlib.h>
 #include <string.h>
-
-typedef struct ir_job {
-    cli     *c;
-    int      after, stop; /* -1: not given; after ANY: all of them */
-    bool     verify, json;
-    uint32_t nodes;
-    kl_run   run;
-    kn_str   out;
-} ir_job;
-
-static bool show_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
-    ir_job *j = user;
-    if (j->after != KN_STAGE_ANY && j->after != (int)stage) return true;
-    j->nodes = kg_count(g) - 1;
-    if (j->after == KN_STAGE_ANY) kn_str_putf(&j->out, "# after %s\n", kn_stage_names[stage]);
-    for (uint32_t i = 0; stage == KN_STAGE_RENDER && i < kg_nsrc(g, root); i++) { /* source reads better as source */
-        kn_ref program = kg_at(g, kg_at(g, root, i), 0);
-        if (kg_op(g, program) != KN_OP_PROGRAM) continue;
-        size_t      len;
-        const char *text = kg_str(g, (uint32_t)kg_node(g, kg_at(g, program, 1))->arg, &len);
-        kn_str_add(&j->out, text, len);
-    }
-    if (stage != KN_STAGE_RENDER) kg_print(g, root, &j->out);
-    return j->out.failed ? kn_oom(f) : true;
-}
 
 static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     kl_program p;
@@ -47,31 +19,13 @@ static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len, int sta
     if (!root) return false;
     j->nodes = kg_count(g) - 1;
     if (stage >= 0 && !kn_verify(g, root, (kn_stage)stage, f)) return false;
-    if (j->after <= KN_STAGE_TENSOR && !show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
+    if (j->after <= KN_STAGE_TENSOR && !ir_show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
     if (j->after == KN_STAGE_TENSOR && j->stop < KN_STAGE_CALLIFY) return true;
     j->run.stop   = (kn_stage)(j->stop > 0 ? j->stop : j->after > 0 ? j->after : KN_STAGE_RENDER);
     j->run.verify = true;
-    j->run.seen   = show_stage;
+    j->run.seen   = ir_show_stage;
     j->run.user   = j;
     return kn_verify(g, root, KN_STAGE_TENSOR, f) && run_stages(j, g, root);
-}
-
-static void print_json(const ir_job *j, bool ok) {
-    kn_str s;
-    kn_str_init(&s, NULL);
-    kn_str_putf(&s, "{\"ok\": %s, \"nodes\": %u, \"text\": ", ok ? "true" : "false", j->nodes);
-    cli_json_text(&s, kn_str_c(&j->out), j->out.len);
-    kn_str_puts(&s, ", \"error\": ");
-    cli_json_text(&s, j->c->fault.text, strlen(j->c->fault.text));
-    if (cli_switch(j->c, "time")) {
-        kn_str_puts(&s, ", \"seconds\": {");
-        for (int k = KN_STAGE_CALLIFY; k < KN_STAGE_COUNT; k++)
-            kn_str_putf(&s, "%s\"%s\": %.6f", k > KN_STAGE_CALLIFY ? ", " : "", kn_stage_names[k], j->run.seconds[k]);
-        kn_str_puts(&s, "}");
-    }
-    kn_str_puts(&s, "}\n");
-    fputs(kn_str_c(&s), stdout);
-    kn_str_free(&s);
 }
 
 /* The stage an option names, -1 if it is not given; -2, with a message, if there is none of that name. */
@@ -108,12 +62,10 @@ int cli_run_ir(cli *c) {
     kn_str_init(&j.out, NULL);
     bool ok = g ? run_ir(&j, g, text, len, stage) : kn_oom(&c->fault);
     if (j.json)
-        print_json(&j, ok);
+        ir_print_json(&j, ok);
     else
         fputs(kn_str_c(&j.out), stdout);
-    if (!j.json && cli_switch(c, "time"))
-        for (int k = KN_STAGE_CALLIFY; k < KN_STAGE_COUNT; k++)
-            fprintf(stderr, "%-10s %9.1f us\n", kn_stage_names[k], j.run.seconds[k] * 1e6);
+    if (!j.json && cli_switch(c, "time")) ir_print_times(&j);
     kn_str_free(&j.out);
     kg_free(g);
     kn_free(NULL, text, len + 1);
