@@ -519,6 +519,9 @@ void rg_emit_match(const rg_set *set, rg_out *c, rg_out *h, rg_out *md) {
         rg_put(c, ", \"%s\", \"%s\", \"%s\", %d, %s},\n", set->group[r->group].name, rg_mark_names[r->mark], r->file,
                r->line, r->calls_c ? "true" : "false");
     }
-    rg_put(c, "    {NULL, NULL, NULL, NULL, 0, false},\n};\n");
+    rg_put(c, "    {NULL, NULL, NULL, NULL, 0, false},\n};\n\nconst int kn_group_count = %d;\n"
+              "const char *const kn_group_names[] = {\n", set->ngroups);
+    for (int g = 0; g < set->ngroups; g++) rg_put(c, "    \"%s\",\n", set->group[g].name);
+    rg_put(c, "    NULL,\n};\n");
     emit_docs(set, md);
 }

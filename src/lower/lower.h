@@ -56,8 +56,12 @@ typedef struct kl_program {
     kl_temp        *temp;
     size_t          ntemp, temp_cap;
     int64_t         temp_bytes;
-    uint64_t       *fired; /* per rule, over all kernels, or NULL; kn_rule_count of them */
-    void          (*on_fire)(struct kn_rw *rw, int rule, kn_ref from, kn_ref to); /* after each firing, or NULL */
+    /* What every rewrite of the program is told, and what it tells; see kn_rw. NULL: not asked for. */
+    uint64_t       *fired;   /* per rule, over all kernels */
+    double         *seconds; /* per group */
+    const bool     *off;     /* rules that must not fire */
+    void          (*on_fire)(struct kn_rw *rw, int rule, kn_ref from, kn_ref to); /* after each firing */
+    uint64_t        visits, matches; /* nodes matched against rules, and rules that fired, so far */
 } kl_program;
 
 void kl_program_init(kl_program *p, const kn_alloc *a);
@@ -89,7 +93,10 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_plan(kl_program *p, kn_fault *f);
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
 
-/* A kernel's graph rewritten under rule groups, counting what fired into p. */
+/* A kn_rw that does what p asks of all rewrites; kl_rw_end adds its counts to p's. */
+void kl_rw_begin(const kl_program *p, kn_rw *rw, kn_graph *g, kn_fault *f);
+void kl_rw_end(kl_program *p, kn_rw *rw);
+/* A kernel's graph rewritten under rule groups. */
 bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f);
 /* The fault of a stage: the graph's, if it has one, with the stage's name in front. Returns false. */
 bool kl_stage_fault(const char *stage, kn_graph *g, kn_fault *f);

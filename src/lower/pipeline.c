@@ -67,13 +67,44 @@ static bool show(kl_program *p, kl_run *run, kn_stage stage, kn_fault *f) {
     return ok;
 }
 
+/* Nodes that the program's roots reach, kernel by kernel once there are kernels. False: out of memory. */
+static bool count_nodes(const kl_program *p, uint64_t *count) {
+    *count = 0;
+    for (size_t k = 0; k < KN_MAX(p->nkernel, 1u); k++) {
+        const kn_graph *g    = p->nkernel ? p->kernel[k].g : p->g;
+        kn_ref          root = p->nkernel ? p->kernel[k].root : p->root, *order;
+        uint32_t        n;
+        if (!kg_reach(g, &root, 1, &order, &n)) return false;
+        kn_free(kg_alloc(g), order, n * sizeof *order);
+        *count += n;
+    }
+    return true;
+}
+
+/* Before and after a stage; `c` is its count, or NULL. */
+static bool count_before(const kl_program *p, kl_count *c, kn_fault *f) {
+    if (!c) return true;
+    c->visits  = p->visits;
+    c->matches = p->matches;
+    return count_nodes(p, &c->nodes_in) || kn_oom(f);
+}
+static bool count_after(const kl_program *p, kl_count *c, kn_fault *f) {
+    if (!c) return true;
+    c->visits  = p->visits - c->visits;
+    c->matches = p->matches - c->matches;
+    return count_nodes(p, &c->nodes_out) || kn_oom(f);
+}
+
 bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
     for (int s = 0; s < KN_COUNT(pipeline); s++) {
+        kl_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
+        if (!count_before(p, count, f)) return false;
         double start = kn_now();
         if (pipeline[s].schedule && !pipeline[s].schedule(p, f)) return false;
         for (size_t k = 0; k < p->nkernel && pipeline[s].kernel; k++)
             if (!pipeline[s].kernel(p, &p->kernel[k], run, f)) return false;
         run->seconds[pipeline[s].stage] = kn_now() - start;
+        if (!count_after(p, count, f)) return false;
         if (!show(p, run, pipeline[s].stage, f)) return false;
         if (run->stop == pipeline[s].stage) break;
     }
@@ -106,13 +137,25 @@ bool kl_stage_fault(const char *stage, kn_graph *g, kn_fault *f) {
     return f->code ? false : kn_fail(f, KN_ERR_INTERNAL, "%s: failed without a reason", stage);
 }
 
+void kl_rw_begin(const kl_program *p, kn_rw *rw, kn_graph *g, kn_fault *f) {
+    kn_rw_init(rw, g, f);
+    rw->fired   = p->fired;
+    rw->seconds = p->seconds;
+    rw->off     = p->off;
+    rw->on_fire = p->on_fire;
+}
+
+void kl_rw_end(kl_program *p, kn_rw *rw) {
+    p->visits += rw->visits;
+    p->matches += rw->matches;
+    kn_rw_free(rw);
+}
+
 bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f) {
     kn_rw rw;
-    kn_rw_init(&rw, k->g, f);
-    rw.fired    = p->fired;
-    rw.on_fire  = p->on_fire;
+    kl_rw_begin(p, &rw, k->g, f);
     kn_ref root = kn_rewrite(&rw, k->root, groups);
-    kn_rw_free(&rw);
+    kl_rw_end(p, &rw);
     if (!root) return kl_stage_fault("rewrite", k->g, f);
     k->root = root;
     return true;

@@ -5,6 +5,12 @@
 #include "lower/lower.h"
 #include "rules/verify.h"
 
+/* What a stage did, over all kernels. Callify ran before: its nodes_in are its nodes_out. */
+typedef struct kl_count {
+    uint64_t nodes_in, nodes_out; /* reached from the roots */
+    uint64_t visits, matches;     /* nodes matched against rules; rules that fired */
+} kl_count;
+
 typedef struct kl_run {
     kn_stage stop;               /* KN_STAGE_ANY: run them all; else the last stage to run */
     const kn_opt *opts;          /* options for every kernel instead of the heuristic's, or NULL */
@@ -15,6 +21,7 @@ typedef struct kl_run {
     bool (*seen)(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f);
     void    *user;
     double   seconds[KN_STAGE_COUNT]; /* out */
+    kl_count *count;                  /* out, KN_STAGE_COUNT of them; NULL: not counted */
 } kl_run;
 
 /* Runs the stages from Rangeify on over a callified program. */

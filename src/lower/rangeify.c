@@ -444,7 +444,7 @@ static void fuse_free(kl_fuse *z) {
     kn_free(a, z->range, z->range_cap * sizeof *z->range);
     kn_free(a, z->before, z->before_cap * sizeof *z->before);
     kn_arena_free(&z->arena);
-    kn_rw_free(&z->rw);
+    kl_rw_end(z->p, &z->rw);
     kg_free(z->r);
 }
 
@@ -455,9 +455,7 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     bool    ok    = false;
     kn_arena_init(&z.arena, p->alloc);
     if (!(z.r = kg_new(p->alloc))) return kn_oom(f);
-    kn_rw_init(&z.rw, z.r, f);
-    z.rw.fired   = p->fired;
-    z.rw.on_fire = p->on_fire;
+    kl_rw_begin(p, &z.rw, z.r, f);
     z.ninfo      = kg_count(z.g);
     if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info)))
         goto oom;

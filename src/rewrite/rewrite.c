@@ -213,6 +213,25 @@ static kn_ref rw_over_sources(kn_rw *rw, rw_state *s, const kn_ref *map, kn_ref 
     return kg_with_src(rw->g, n, s->src, k);
 }
 
+/* Group by group, in the order of the mask's bits, with a look at the clock after each. */
+static kn_ref rw_timed_match(kn_rw *rw, kn_ref n, uint64_t mask, int *rule) {
+    kn_ref r    = 0;
+    double then = kn_now();
+    for (int i = 0; i < kn_group_count && !r; i++) {
+        if (!(mask >> i & 1)) continue;
+        r = kn_rules_match(rw, n, (mask & (KN_RW_FAST | KN_RW_EXPAND)) | UINT64_C(1) << i, rule);
+        double now = kn_now();
+        rw->seconds[i] += now - then;
+        then = now;
+    }
+    return r;
+}
+
+static kn_ref rw_match(kn_rw *rw, kn_ref n, uint64_t mask, int *rule) {
+    rw->visits++;
+    return rw->seconds ? rw_timed_match(rw, n, mask, rule) : kn_rules_match(rw, n, mask, rule);
+}
+
 static kn_ref rw_normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint64_t mask) {
     const kn_alloc *a     = kg_alloc(rw->g);
     uint64_t        bound = rw->matches + 20000 + 100 * (uint64_t)kg_count(rw->g);
@@ -248,8 +267,7 @@ static kn_ref rw_normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, ui
             }
         }
         if (!done) {
-            rw->visits++;
-            kn_ref r = kn_rules_match(rw, n, mask, &rule);
+            kn_ref r = rw_match(rw, n, mask, &rule);
             if (rw_graph_failed(rw)) return 0;
             if (r) {
                 s->trail[s->trail_at++ % RW_TRAIL] = rule;
@@ -298,8 +316,7 @@ bool kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups) {
 kn_ref kn_rewrite_step(kn_rw *rw, kn_ref root, uint64_t groups) {
     int rule;
     if (!root || rw_graph_failed(rw)) return 0;
-    rw->visits++;
-    kn_ref r = kn_rules_match(rw, root, groups, &rule);
+    kn_ref r = rw_match(rw, root, groups, &rule);
     if (rw_graph_failed(rw)) return 0;
     return r ? r : root;
 }

@@ -25,6 +25,8 @@ typedef struct kn_rule_info {
 } kn_rule_info;
 extern const kn_rule_info kn_rules[];
 extern const int          kn_rule_count;
+extern const char *const  kn_group_names[]; /* by the number of the group's bit: "algebra" */
+extern const int          kn_group_count;
 
 typedef struct kn_rw {
     kn_graph *g;
@@ -32,6 +34,7 @@ typedef struct kn_rw {
     kn_fault *fault; /* a rule may fail the whole rewrite (the verifier does) */
     uint64_t *fired; /* a counter per rule, or NULL; kn_rule_count of them */
     const bool *off; /* rules that must not fire, or NULL; kn_rule_count of them, fixed while the kn_rw lives */
+    double *seconds; /* spent in the rules of each group, the clock's own share included, or NULL; kn_group_count */
     /* what follows belongs to rewrite.c; zero it with kn_rw_init */
     void     *state;
     uint64_t  visits, matches; /* counted, for tests and budgets */

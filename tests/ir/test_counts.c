@@ -83,10 +83,59 @@ static void test_arange(void) {
     CHECK_NEAR(steps_of(counting, 10000, 0) / a, 100, 5);
 }
 
+/* What a run counts of its stages: nodes hand over, firings add up, time per group is there, a rule can be forbidden. */
+static void test_stage_counts(void) {
+    static const char text[] = "%x = PARAM {slot=0} [6, 100]\n"
+                               "%1 = REDUCE {op=ADD, axes=(1)} (MUL (ADD %x 0.0:f32) (EXP2 (ADD %x 1.5:f32)))\n";
+    uint64_t   *fired   = calloc((size_t)kn_rule_count, sizeof *fired), total = 0, visits = 0, matches = 0;
+    bool       *off     = calloc((size_t)kn_rule_count, sizeof *off);
+    double     *seconds = calloc((size_t)kn_group_count, sizeof *seconds), spent = 0;
+    int         often   = -1;
+    for (int pass = 0; pass < 2; pass++) {
+        kn_fault   f = {0};
+        kn_graph  *g = kg_new(NULL);
+        kl_program p;
+        kl_count   count[KN_STAGE_COUNT] = {{0}};
+        kl_run     run                   = {.count = count};
+        int        out[4], n;
+        kl_program_init(&p, NULL);
+        p.fired   = fired;
+        p.seconds = seconds;
+        p.off     = off;
+        kn_ref r  = kg_parse(g, text, strlen(text), &f);
+        CHECK(r && kl_program_from(&p, g, r, out, 4, &n, &f) && kl_lower(&p, &run, &f));
+        total = visits = matches = 0;
+        for (int i = 0; i < kn_rule_count; i++) total += fired[i];
+        for (int s = KN_STAGE_CALLIFY; s < KN_STAGE_COUNT; s++) {
+            visits += count[s].visits;
+            matches += count[s].matches;
+            CHECK(count[s].nodes_in > 0 && count[s].nodes_out > 0);
+            if (s > KN_STAGE_CALLIFY) CHECK_EQ(count[s].nodes_in, count[s - 1].nodes_out);
+        }
+        CHECK_EQ(visits, p.visits);
+        CHECK_EQ(matches, p.matches);
+        CHECK_EQ(matches, total);
+        CHECK(matches > 0 && visits > matches);
+        if (pass) CHECK_EQ(fired[often], 0);
+        for (int i = 0; i < kn_rule_count && !pass; i++)
+            if (often < 0 || fired[i] > fired[often]) often = i;
+        off[often] = true;
+        for (int i = 0; i < kn_rule_count; i++) fired[i] = 0;
+        kl_program_free(&p);
+        kg_free(g);
+    }
+    for (int i = 0; i < kn_group_count; i++) spent += seconds[i];
+    CHECK(spent > 0);
+    free(fired);
+    free(off);
+    free(seconds);
+}
+
 int main(void) {
     RUN(test_gather);
     RUN(test_scatter);
     RUN(test_padding);
     RUN(test_arange);
+    RUN(test_stage_counts);
     return check_result();
 }
