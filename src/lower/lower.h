@@ -26,6 +26,7 @@ typedef struct kl_kernel {
     size_t    nargs, arg_cap;
     int64_t   chunks; /* iterations of the THREAD loop; 1: none */
     double    flops, bytes;
+    int       sweeps; /* so far: calls of kl_rewrite_kernel */
     kn_opt    opts[KN_MAX_OPTS];
     int       nopts;
     char     *source; /* Render's, 0-terminated, source_len + 1 bytes */
@@ -96,7 +97,9 @@ bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
 /* A kn_rw that does what p asks of all rewrites; kl_rw_end adds its counts to p's. */
 void kl_rw_begin(const kl_program *p, kn_rw *rw, kn_graph *g, kn_fault *f);
 void kl_rw_end(kl_program *p, kn_rw *rw);
-/* A kernel's graph rewritten under rule groups. */
+/* A kernel's graph rewritten under rule groups: one sweep, which is a walk of the engine from the sources up that
+ * brings each node to its normal form under one mask once, however many rules fire at it. The index expressions that
+ * Rangeify makes are normal under one memory that lives as long as the stage: one sweep, shared by all kernels. */
 bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f);
 /* The fault of a stage: the graph's, if it has one, with the stage's name in front. Returns false. */
 bool kl_stage_fault(const char *stage, kn_graph *g, kn_fault *f);

@@ -68,8 +68,8 @@ static bool show(kl_program *p, kl_run *run, kn_stage stage, kn_fault *f) {
 }
 
 /* Nodes that the program's roots reach, kernel by kernel once there are kernels. False: out of memory. */
-static bool count_nodes(const kl_program *p, uint64_t *count) {
-    *count = 0;
+static bool count_nodes(const kl_program *p, uint64_t *count, uint64_t *largest) {
+    *count = *largest = 0;
     for (size_t k = 0; k < KN_MAX(p->nkernel, 1u); k++) {
         const kn_graph *g    = p->nkernel ? p->kernel[k].g : p->g;
         kn_ref          root = p->nkernel ? p->kernel[k].root : p->root, *order;
@@ -77,6 +77,7 @@ static bool count_nodes(const kl_program *p, uint64_t *count) {
         if (!kg_reach(g, &root, 1, &order, &n)) return false;
         kn_free(kg_alloc(g), order, n * sizeof *order);
         *count += n;
+        *largest = KN_MAX(*largest, n);
     }
     return true;
 }
@@ -86,13 +87,13 @@ static bool count_before(const kl_program *p, kl_count *c, kn_fault *f) {
     if (!c) return true;
     c->visits  = p->visits;
     c->matches = p->matches;
-    return count_nodes(p, &c->nodes_in) || kn_oom(f);
+    return count_nodes(p, &c->nodes_in, &c->largest) || kn_oom(f);
 }
 static bool count_after(const kl_program *p, kl_count *c, kn_fault *f) {
     if (!c) return true;
     c->visits  = p->visits - c->visits;
     c->matches = p->matches - c->matches;
-    return count_nodes(p, &c->nodes_out) || kn_oom(f);
+    return count_nodes(p, &c->nodes_out, &c->largest) || kn_oom(f);
 }
 
 bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
@@ -156,6 +157,7 @@ bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f
     kl_rw_begin(p, &rw, k->g, f);
     kn_ref root = kn_rewrite(&rw, k->root, groups);
     kl_rw_end(p, &rw);
+    k->sweeps++;
     if (!root) return kl_stage_fault("rewrite", k->g, f);
     k->root = root;
     return true;

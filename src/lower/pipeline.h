@@ -8,6 +8,7 @@
 /* What a stage did, over all kernels. Callify ran before: its nodes_in are its nodes_out. */
 typedef struct kl_count {
     uint64_t nodes_in, nodes_out; /* reached from the roots */
+    uint64_t largest;             /* of nodes_out, in one kernel */
     uint64_t visits, matches;     /* nodes matched against rules; rules that fired */
 } kl_count;
 
