@@ -280,7 +280,7 @@ static bool run_program(eval_job *j) {
         return kn_eval(j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, NULL, f);
     char        room[4096];
     kn_config cfg = {.device = device ? device : "CPU", .cache_dir = cli_cache_dir(room, sizeof room), .log = cli_log};
-    kn_runtime *rt  = kr_new(NULL, &cfg, f);
+    kr_context *rt  = kr_new(NULL, &cfg, f);
     bool        ok = rt && kr_run_program(rt, j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, f);
     kr_free(rt);
     return ok;

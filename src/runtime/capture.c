@@ -11,7 +11,7 @@ typedef struct capture_param {
 } capture_param;
 
 struct kr_capture {
-    kn_runtime    *rt;
+    kr_context    *rt;
     kr_schedule   *s;
     capture_param *param;
     void         **data; /* a replay's: what stands behind each PARAM */
@@ -63,7 +63,7 @@ static bool capture_bind(kr_capture *c, kn_graph *g, const kl_binding *b, size_t
     return c->param[k].source >= 0 || kn_oom(f);
 }
 
-kr_capture *kr_capture_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
+kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
                            int n, kn_ref *results, kn_fault *f) {
     kl_program  p;
     kl_binding  b     = {0};

@@ -1,4 +1,4 @@
-/* inside.h - the inside of a kn_runtime, for the files of this folder. */
+/* inside.h - the inside of a kr_context, for the files of this folder. */
 #ifndef KN_RUNTIME_INSIDE_H
 #define KN_RUNTIME_INSIDE_H
 
@@ -27,7 +27,7 @@ typedef struct kr_schedule {
     size_t     nbufs;
 } kr_schedule;
 
-struct kn_runtime {
+struct kr_context {
     kn_alloc      alloc; /* the host's, or the C library's */
     const kn_alloc *a;
     kn_config     cfg;
@@ -47,12 +47,12 @@ struct kn_runtime {
 
 enum { KR_ALIGN = 128 };
 
-kr_buffer *kr_find(kn_runtime *rt, int64_t slot);
+kr_buffer *kr_find(kr_context *rt, int64_t slot);
 /* A schedule for a callified program, from the cache or lowered and compiled; takes p over in either case. */
-kr_schedule *kr_schedule_get(kn_runtime *rt, kl_program *p, kn_fault *f);
-void         kr_schedule_free(kn_runtime *rt, kr_schedule *s);
+kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f);
+void         kr_schedule_free(kr_context *rt, kr_schedule *s);
 /* Run it: data[k] stands behind PARAM k. */
-bool kr_schedule_run(kn_runtime *rt, kr_schedule *s, void *const *data, kn_fault *f);
+bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f);
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block); /* zeroed */
 void  kr_aligned_free(const kn_alloc *a, void *block, size_t bytes);
 

@@ -60,7 +60,7 @@ static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, kn
     return v->data || kn_oom(f);
 }
 
-bool kr_run_program(kn_runtime *rt, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out,
+bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out,
                     int *nout, kn_fault *f) {
     const kn_alloc *a = kg_alloc(g);
     kl_program      p;

@@ -9,9 +9,9 @@
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
 
-kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
+kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     static const kn_config none = {0};
-    kn_runtime            *rt   = kn_zalloc(a, sizeof *rt);
+    kr_context            *rt   = kn_zalloc(a, sizeof *rt);
     if (!rt) return kn_oom(f), NULL;
     if (a) rt->alloc = *a, rt->a = &rt->alloc;
     rt->cfg = cfg ? *cfg : none;
@@ -30,13 +30,13 @@ kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     return kn_oom(f), NULL;
 }
 
-static void drop_bytes(kn_runtime *rt, kr_buffer *b) {
+static void drop_bytes(kr_context *rt, kr_buffer *b) {
     kr_aligned_free(rt->a, b->block, KN_MAX(b->bytes, 1u));
     if (b->map.base) kd_unmap(&b->map);
     b->block = b->data = b->map.base = NULL;
 }
 
-void kr_free(kn_runtime *rt) {
+void kr_free(kr_context *rt) {
     if (!rt) return;
     kn_alloc        own = rt->alloc;
     const kn_alloc *a   = rt->a ? &own : NULL;
@@ -52,9 +52,9 @@ void kr_free(kn_runtime *rt) {
     kn_free(a, rt, sizeof *rt);
 }
 
-void kr_cancel(kn_runtime *rt) { atomic_store(&rt->cancelled, 1); }
+void kr_cancel(kr_context *rt) { atomic_store(&rt->cancelled, 1); }
 
-void kr_stats(kn_runtime *rt, kn_stats *out) {
+void kr_stats(kr_context *rt, kn_stats *out) {
     size_t size = out->size;
     *out        = rt->stats;
     out->size   = size;
@@ -74,7 +74,7 @@ void kr_aligned_free(const kn_alloc *a, void *block, size_t bytes) {
     if (block) kn_free(a, block, bytes + KR_ALIGN);
 }
 
-kr_buffer *kr_find(kn_runtime *rt, int64_t slot) {
+kr_buffer *kr_find(kr_context *rt, int64_t slot) {
     size_t lo = 0, hi = rt->nbuffer;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -84,7 +84,7 @@ kr_buffer *kr_find(kn_runtime *rt, int64_t slot) {
     return lo < rt->nbuffer && rt->buffer[lo].slot == slot && rt->buffer[lo].live ? &rt->buffer[lo] : NULL;
 }
 
-static int64_t add_buffer(kn_runtime *rt, kr_buffer b, kn_fault *f) {
+static int64_t add_buffer(kr_context *rt, kr_buffer b, kn_fault *f) {
     int64_t bytes;
     if (b.size < 0 || !kn_mul_ok(b.size, kn_dsize(b.dtype), &bytes) || bytes > INT64_MAX / 2)
         return kn_fail(f, KN_ERR_SHAPE, "a buffer of %lld elements is out of range", (long long)b.size), 0;
@@ -96,15 +96,15 @@ static int64_t add_buffer(kn_runtime *rt, kr_buffer b, kn_fault *f) {
     return b.slot;
 }
 
-int64_t kr_buffer_new(kn_runtime *rt, int64_t size, int dtype, kn_fault *f) {
+int64_t kr_buffer_new(kr_context *rt, int64_t size, int dtype, kn_fault *f) {
     return add_buffer(rt, (kr_buffer){.size = size, .dtype = dtype, .owned = true}, f);
 }
 
-int64_t kr_buffer_wrap(kn_runtime *rt, void *data, int64_t size, int dtype, kn_fault *f) {
+int64_t kr_buffer_wrap(kr_context *rt, void *data, int64_t size, int dtype, kn_fault *f) {
     return add_buffer(rt, (kr_buffer){.size = size, .dtype = dtype, .data = data}, f);
 }
 
-int64_t kr_buffer_map(kn_runtime *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
+int64_t kr_buffer_map(kr_context *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
                       bool create, kn_fault *f) {
     kr_buffer b = {.size = size, .dtype = dtype};
     int64_t   bytes;
@@ -117,12 +117,12 @@ int64_t kr_buffer_map(kn_runtime *rt, const char *path, int64_t offset, int64_t 
     return slot;
 }
 
-bool kr_buffer_is_file(kn_runtime *rt, int64_t slot) {
+bool kr_buffer_is_file(kr_context *rt, int64_t slot) {
     kr_buffer *b = kr_find(rt, slot);
     return b && b->map.base;
 }
 
-void *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f) {
+void *kr_buffer_data(kr_context *rt, int64_t slot, kn_fault *f) {
     kr_buffer *b = kr_find(rt, slot);
     if (!b) return kn_fail(f, KN_ERR_STATE, "the storage has been released"), NULL;
     if (b->data) return b->data;
@@ -135,12 +135,12 @@ void *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f) {
     return b->data;
 }
 
-int64_t kr_buffer_size(kn_runtime *rt, int64_t slot) {
+int64_t kr_buffer_size(kr_context *rt, int64_t slot) {
     kr_buffer *b = kr_find(rt, slot);
     return b ? b->size : 0;
 }
 
-void kr_buffer_release(kn_runtime *rt, int64_t slot) {
+void kr_buffer_release(kr_context *rt, int64_t slot) {
     kr_buffer *b = kr_find(rt, slot);
     if (!b) return;
     if (b->block) rt->stats.buffer_bytes -= b->bytes;
@@ -154,7 +154,7 @@ void kr_buffer_release(kn_runtime *rt, int64_t slot) {
     rt->dead    = 0;
 }
 
-int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot) {
+int64_t kr_buffer_next(kr_context *rt, int64_t after_slot) {
     size_t lo = 0, hi = rt->nbuffer;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -167,7 +167,7 @@ int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot) {
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
-static bool bind(kn_runtime *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made,
+static bool bind(kr_context *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made,
                  kn_fault *f) {
     for (size_t k = 0; k < p->nparam; k++) {
         kn_ref  n      = b->bound[k];
@@ -188,7 +188,7 @@ static bool bind(kn_runtime *rt, kn_graph *g, const kl_program *p, const kl_bind
     return true;
 }
 
-static void dump_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
+static void dump_new(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
                      int n) {
     const char *want = getenv("KOINE_DUMP"); /* STAGE or STAGE:FILE */
     if (!want || !*want) return;
@@ -205,7 +205,7 @@ static void dump_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32
     kn_str_free(&s);
 }
 
-bool kr_run(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
             kn_ref *results, kn_fault *f) {
     kl_program p;
     kl_binding b    = {0};
@@ -275,7 +275,7 @@ static bool dump_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_
     return d->out->failed ? kn_oom(f) : true;
 }
 
-bool kr_dump(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
              const char *stage, kn_str *out, kn_fault *f) {
     int        want = !strcmp(stage, "all") ? KN_STAGE_ANY : kn_stage_by_name(stage);
     kl_program p;

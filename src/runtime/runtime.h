@@ -7,36 +7,36 @@
 
 #include "dialect/uop.h"
 
-typedef struct kn_runtime kn_runtime;
+typedef struct kr_context kr_context;
 
 /* cfg already validated (device and target exist); copied. */
-kn_runtime *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
-void        kr_free(kn_runtime *rt);
+kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
+void        kr_free(kr_context *rt);
 /* Threads that kernels run in when a config asks for so many: 0 takes KOINE_THREADS, else what the machine gives. */
 int kr_threads(int asked);
 
 /* Buffers. A slot (>= 1) is never reused. Bytes are allocated zeroed at the first use. */
-int64_t kr_buffer_new(kn_runtime *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */
-int64_t kr_buffer_wrap(kn_runtime *rt, void *data, int64_t size, int dtype, kn_fault *f); /* not owned */
+int64_t kr_buffer_new(kr_context *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */
+int64_t kr_buffer_wrap(kr_context *rt, void *data, int64_t size, int dtype, kn_fault *f); /* not owned */
 /* Part of a file (device/disk.h); writable: what is stored there is stored in the file. */
-int64_t kr_buffer_map(kn_runtime *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
+int64_t kr_buffer_map(kr_context *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
                       bool create, kn_fault *f);
-bool    kr_buffer_is_file(kn_runtime *rt, int64_t slot);
-void   *kr_buffer_data(kn_runtime *rt, int64_t slot, kn_fault *f);                        /* NULL on failure */
-int64_t kr_buffer_size(kn_runtime *rt, int64_t slot);                                     /* elements */
-void    kr_buffer_release(kn_runtime *rt, int64_t slot);
+bool    kr_buffer_is_file(kr_context *rt, int64_t slot);
+void   *kr_buffer_data(kr_context *rt, int64_t slot, kn_fault *f);                        /* NULL on failure */
+int64_t kr_buffer_size(kr_context *rt, int64_t slot);                                     /* elements */
+void    kr_buffer_release(kr_context *rt, int64_t slot);
 /* Walk all live slots (to release those that no tensor reaches): 0 ends. */
-int64_t kr_buffer_next(kn_runtime *rt, int64_t after_slot);
+int64_t kr_buffer_next(kr_context *rt, int64_t after_slot);
 
 /* Run what the roots of graph g need, as one schedule. A root is either an assignment, AFTER(view of BUFFER,
  * STORE(view, value)), or a value. results[i] is a BUFFER node of g, flat, that holds root i row-major (for an
  * assignment its buffer). `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed
  * while walking. On failure no result is set, and buffers that were to be assigned keep their old contents wherever the
  * fault came before the first kernel ran. */
-bool kr_run(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
             kn_ref *results, kn_fault *f);
 /* Write the program of the roots as it is after `stage` (names in koine.h at kn_dump). */
-bool kr_dump(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
+bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
              const char *stage, kn_str *out, kn_fault *f);
 
 /* A run that is lowered and compiled once and then repeated without a graph. */
@@ -50,14 +50,14 @@ typedef struct kr_source {
 } kr_source;
 /* The roots as of kr_run, which does not run: results[i] has what a run will put there. The schedule stays the
  * runtime's. */
-kr_capture *kr_capture_new(kn_runtime *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
+kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
                            int n, kn_ref *results, kn_fault *f);
 void        kr_capture_free(kr_capture *c);
 kr_source  *kr_capture_sources(kr_capture *c, int *n);
 /* Allocates nothing but the bytes of buffers that have none yet (and what the interpreter needs). */
 bool kr_replay(kr_capture *c, kn_fault *f);
 
-void kr_stats(kn_runtime *rt, kn_stats *out); /* fills all but .size */
-void kr_cancel(kn_runtime *rt);
+void kr_stats(kr_context *rt, kn_stats *out); /* fills all but .size */
+void kr_cancel(kr_context *rt);
 
 #endif

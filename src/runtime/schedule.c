@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kr_schedule_free(kn_runtime *rt, kr_schedule *s) {
+void kr_schedule_free(kr_context *rt, kr_schedule *s) {
     if (!s) return;
     kr_aligned_free(rt->a, s->temp_block, (size_t)KN_MAX(s->p.temp_bytes, 1));
     kn_free(rt->a, s->bufs, s->nbufs * sizeof *s->bufs);
@@ -19,7 +19,7 @@ void kr_schedule_free(kn_runtime *rt, kr_schedule *s) {
     kn_free(rt->a, s, sizeof *s);
 }
 
-static bool compile(kn_runtime *rt, kl_program *p, kn_fault *f) {
+static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
     if (rt->interpret || !p->nkernel) return true;
     if (!rt->cc) {
         kn_str pre;
@@ -46,13 +46,13 @@ static bool compile(kn_runtime *rt, kl_program *p, kn_fault *f) {
     return ok;
 }
 
-static bool progress(kn_runtime *rt, const char *what, double fraction, kn_fault *f) {
+static bool progress(kr_context *rt, const char *what, double fraction, kn_fault *f) {
     if (rt->cfg.progress && rt->cfg.progress(rt->cfg.progress_user, what, fraction)) atomic_store(&rt->cancelled, 1);
     if (!atomic_exchange(&rt->cancelled, 0)) return true;
     return kn_fail(f, KN_ERR_CANCELLED, "cancelled while %s", what);
 }
 
-kr_schedule *kr_schedule_get(kn_runtime *rt, kl_program *p, kn_fault *f) {
+kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
     uint64_t key = kg_graph_hash(p->g);
     for (size_t i = 0; i < rt->nschedule; i++)
         if (rt->schedule[i]->key == key && kg_graph_equal(rt->schedule[i]->p.g, p->g)) {
@@ -103,7 +103,7 @@ static void call_part(void *arg, int64_t lo, int64_t hi) {
     if (lo < hi) c->fn(c->bufs, NULL, lo, hi);
 }
 
-static bool interpret(kn_runtime *rt, kl_kernel *k, const kl_program *p, void **bufs, kn_fault *f) {
+static bool interpret(kr_context *rt, kl_kernel *k, const kl_program *p, void **bufs, kn_fault *f) {
     kn_array *slot = kn_zalloc(rt->a, (k->nargs + 1) * sizeof *slot);
     if (!slot) return kn_oom(f);
     for (size_t i = 0; i < k->nargs; i++) {
@@ -126,12 +126,12 @@ int kr_threads(int asked) {
     return KN_MIN(n, 256);
 }
 
-static kn_pool *pool_of(kn_runtime *rt, kn_fault *f) {
+static kn_pool *pool_of(kr_context *rt, kn_fault *f) {
     if (!rt->pool) rt->pool = kn_pool_new(rt->a, kr_threads(rt->threads), f);
     return rt->pool;
 }
 
-bool kr_schedule_run(kn_runtime *rt, kr_schedule *s, void *const *data, kn_fault *f) {
+bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f) {
     double start = kn_now();
     void **bufs  = s->bufs;
     bool   ok    = true;

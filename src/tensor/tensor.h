@@ -76,7 +76,7 @@ struct kn_context {
     kn_alloc        own; /* what `alloc` points to when the config has an allocator */
     const kn_alloc *alloc;
     kn_arena        arena; /* strings of the config */
-    kn_runtime     *rt;    /* NULL: the device could not be opened; open_fault says why */
+    kr_context     *rt;    /* NULL: the device could not be opened; open_fault says why */
     kn_fault        open_fault;
     kn_graph       *g;
     kn_fault        fault;

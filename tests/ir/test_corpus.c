@@ -56,7 +56,7 @@ static bool run_text(corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
 
 /* Through the runtime, on both devices. test_stages.c compiles every program, many at a time; here each is compiled as
  * a process would, which takes longer, so only some are. */
-static kn_runtime *runtimes[2];
+static kr_context *runtimes[2];
 
 static bool run_device(int device, corpus_case *c, kn_value *out, int *nout, kn_fault *f) {
     return kr_run_program(runtimes[device], c->g, c->root, c->slot, c->nslots, out, nout, f);
