@@ -1,7 +1,9 @@
 /* cc.c - runs the system's C compiler on kernels.
  *
  * Contract: a kernel is known by the hash of its source, compared in full. What is not loaded yet goes into batches,
- * one compiler each, all running at once; a batch is one shared object, opened and kept until the context closes. With
+ * one compiler each, several running at once; a batch is one shared object, opened and kept until the kd_cc goes. How
+ * kernels fall into batches does not depend on how many compilers may run, so that the cache of one host serves
+ * another. With
  * a cache folder, a batch is found again by the hash of its text, the compiler's identity, its flags, the CPU's
  * features and the library's version. An entry is written whole (temporary, rename) with a checksum beside it; one that
  * does not match its checksum is built anew. Every object holds the text it was made of, and is used only for that
@@ -11,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,7 +37,10 @@ struct kd_cc {
     void          **handle;
     size_t          nhandle, handle_cap;
     bool            dir_ready;
+    pthread_mutex_t lock; /* of all but what kd_cc_new made, which only the first compilation may yet change */
 };
+
+enum { KD_BATCH = 4 }; /* kernels: a compiler's start costs about a third of a kernel */
 
 #define KD_TEXT "kn_text"
 
@@ -50,6 +56,7 @@ kd_cc *kd_cc_new(const kn_alloc *a, const char *cc, const char *cache_dir, const
     kd_cc *c = kn_zalloc(a, sizeof *c);
     if (!c) return kn_oom(f), NULL;
     c->alloc = a;
+    pthread_mutex_init(&c->lock, NULL);
     kn_str_init(&c->cc, a);
     kn_str_init(&c->dir, a);
     kn_str_init(&c->preamble, a);
@@ -74,6 +81,7 @@ void kd_cc_free(kd_cc *c) {
     kn_str_free(&c->dir);
     kn_str_free(&c->preamble);
     kn_str_free(&c->identity);
+    pthread_mutex_destroy(&c->lock);
     kn_free(c->alloc, c, sizeof *c);
 }
 
@@ -260,21 +268,12 @@ static bool finish_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
                    kn_str_c(&c->cc), code, *line ? ": " : "", line);
 }
 
-static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
+/* What batch b's object has, put among what is known. Under the lock. */
+static bool learn_batch(kd_cc *c, kd_batch *b, void *h, kn_fault *f) {
     if (!KN_GROW(c->alloc, c->handle, c->handle_cap, c->nhandle + 1) ||
-        !KN_GROW(c->alloc, c->known, c->known_cap, c->nknown + (size_t)b->n))
-        return kn_oom(f);
-    void *h = dlopen(so, RTLD_NOW | RTLD_LOCAL);
-    if (!h)
-        return kn_fail(f, KN_ERR_COMPILE, "what the C compiler \"%s\" wrote cannot be loaded: %.200s; set CC to gcc or "
-                       "clang, or TMPDIR to a folder that programs can run from", kn_str_c(&c->cc), dlerror());
-    const char *text = dlsym(h, KD_TEXT);
-    if (!text || strncmp(text, b->text.data, b->text_len) || text[b->text_len]) {
+        !KN_GROW(c->alloc, c->known, c->known_cap, c->nknown + (size_t)b->n)) {
         dlclose(h);
-        return kn_fail(f, KN_ERR_COMPILE,
-                       "the object of the C compiler \"%s\" has other kernels than asked for; set CC to "
-                       "gcc or clang",
-                       kn_str_c(&c->cc));
+        return kn_oom(f);
     }
     c->handle[c->nhandle++] = h;
     for (int i = 0; i < b->n; i++) {
@@ -290,10 +289,29 @@ static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
         char *copy = kn_realloc(c->alloc, NULL, 0, u->len + 1);
         if (!copy) return kn_oom(f);
         memcpy(copy, u->source, u->len);
-        copy[u->len]            = 0;
+        copy[u->len]          = 0;
         c->known[c->nknown++] = (kd_known){{u->key[0], u->key[1]}, copy, u->len, u->fn};
     }
     return true;
+}
+
+static bool open_batch(kd_cc *c, kd_batch *b, const char *so, kn_fault *f) {
+    void *h = dlopen(so, RTLD_NOW | RTLD_LOCAL);
+    if (!h)
+        return kn_fail(f, KN_ERR_COMPILE, "what the C compiler \"%s\" wrote cannot be loaded: %.200s; set CC to gcc or "
+                       "clang, or TMPDIR to a folder that programs can run from", kn_str_c(&c->cc), dlerror());
+    const char *text = dlsym(h, KD_TEXT);
+    if (!text || strncmp(text, b->text.data, b->text_len) || text[b->text_len]) {
+        dlclose(h);
+        return kn_fail(f, KN_ERR_COMPILE,
+                       "the object of the C compiler \"%s\" has other kernels than asked for; set CC to "
+                       "gcc or clang",
+                       kn_str_c(&c->cc));
+    }
+    pthread_mutex_lock(&c->lock);
+    bool ok = learn_batch(c, b, h, f);
+    pthread_mutex_unlock(&c->lock);
+    return ok;
 }
 
 static void clean_batch(kd_batch *b) {
@@ -313,21 +331,23 @@ static void tell(void (*warn)(void *, const char *), void *user, const char *wha
     warn(user, line);
 }
 
-static bool run_batches(kd_cc *c, kd_batch *batch, int nbatch, void (*warn)(void *, const char *), void *user,
+/* Found in the cache, or its compiler begun. */
+static bool begin_batch(kd_cc *c, kd_batch *b, uint64_t *loaded, kn_fault *f) {
+    kn_fault no = {0};
+    if (!write_batch(c, b, f)) return false;
+    b->from_cache = c->dir.len && checksum_holds(c, b->cached) && open_batch(c, b, b->cached, &no);
+    if (!b->from_cache) return start_batch(c, b, f);
+    *loaded += (uint64_t)b->n;
+    return true;
+}
+
+/* At most `jobs` compilers at a time; once one has failed no more are begun, but those that run are waited for. */
+static bool run_batches(kd_cc *c, kd_batch *batch, int nbatch, int jobs, void (*warn)(void *, const char *), void *user,
                         uint64_t *compiled, uint64_t *loaded, kn_fault *f) {
     bool ok = true;
-    for (int i = 0; i < nbatch && ok; i++) {
+    for (int i = 0, begun = 0; i < nbatch; i++) {
         kd_batch *b = &batch[i];
-        ok          = write_batch(c, b, f);
-        b->from_cache = ok && c->dir.len && checksum_holds(c, b->cached);
-        if (b->from_cache) {
-            kn_fault no = {0};
-            if ((b->from_cache = open_batch(c, b, b->cached, &no))) *loaded += (uint64_t)b->n;
-        }
-        if (ok && !b->from_cache) ok = start_batch(c, b, f);
-    }
-    for (int i = 0; i < nbatch; i++) {
-        kd_batch *b = &batch[i];
+        while (ok && begun < nbatch && begun < i + jobs) ok = begin_batch(c, &batch[begun++], loaded, f);
         if (!finish_batch(c, b, f)) ok = false;
         if (!ok || b->from_cache) continue;
         char     so[4200];
@@ -341,49 +361,65 @@ static bool run_batches(kd_cc *c, kd_batch *batch, int nbatch, void (*warn)(void
     return ok;
 }
 
-bool kd_cc_compile(kd_cc *c, kd_unit *unit, int n, int jobs, void (*warn)(void *, const char *), void *user,
-                   uint64_t *compiled, uint64_t *loaded, kn_fault *f) {
-    kd_unit **todo  = kn_zalloc(c->alloc, (size_t)(n + 1) * sizeof *todo);
-    int       count = 0;
-    bool      ok = true;
-    if (!todo) return kn_oom(f);
+/* The units that have to be compiled, each source once. Under the lock. */
+static int unknown_units(kd_cc *c, kd_unit *unit, int n, kd_unit **todo) {
+    int count = 0;
     for (int i = 0; i < n; i++) {
         kd_unit *u = &unit[i];
         content_key(u->source, u->len, u->key);
-        kd_known *k = known_as(c, u);
+        kd_known *k     = known_as(c, u);
         bool      twice = false;
         for (int j = 0; j < count && !k && !twice; j++) twice = same_source(todo[j], u);
         u->fn = k ? k->fn : NULL;
         if (!k && !twice) todo[count++] = u;
     }
-    if (count) {
-        if (c->dir.len && !c->dir_ready) {
-            kn_fault no = {0};
-            c->dir_ready = kn_make_private_dir(kn_str_c(&c->dir), &no);
-            if (!c->dir_ready) {
-                tell(warn, user, "kernel cache is off", &no);
-                kn_str_clear(&c->dir);
-            }
-        }
-        int       nbatch = KN_MAX(1, KN_MIN(jobs, count));
-        kd_batch *batch  = kn_zalloc(c->alloc, (size_t)nbatch * sizeof *batch);
-        ok               = batch ? identify(c, f) : kn_oom(f);
-        for (int i = 0, at = 0; i < nbatch && batch; i++) {
-            batch[i].unit = todo + at;
-            batch[i].n    = (count - at) / (nbatch - i);
-            at += batch[i].n;
-            kn_str_init(&batch[i].text, c->alloc);
-        }
-        if (ok) ok = run_batches(c, batch, nbatch, warn, user, compiled, loaded, f);
-        for (int i = 0; i < nbatch && batch; i++) kn_str_free(&batch[i].text);
-        kn_free(c->alloc, batch, (size_t)nbatch * sizeof *batch);
+    return count;
+}
+
+/* Looks at the compiler and the folder, once. Under the lock. */
+static bool make_ready(kd_cc *c, void (*warn)(void *, const char *), void *user, kn_fault *f) {
+    kn_fault no = {0};
+    if (c->dir.len && !c->dir_ready && !(c->dir_ready = kn_make_private_dir(kn_str_c(&c->dir), &no))) {
+        tell(warn, user, "kernel cache is off", &no);
+        kn_str_clear(&c->dir);
     }
+    return identify(c, f);
+}
+
+static bool compile_units(kd_cc *c, kd_unit **todo, int count, int jobs, void (*warn)(void *, const char *), void *user,
+                          uint64_t *compiled, uint64_t *loaded, kn_fault *f) {
+    int       nbatch = (count + KD_BATCH - 1) / KD_BATCH;
+    kd_batch *batch  = kn_zalloc(c->alloc, (size_t)nbatch * sizeof *batch);
+    if (!batch) return kn_oom(f);
+    for (int i = 0, at = 0; i < nbatch; i++) {
+        batch[i].unit = todo + at;
+        batch[i].n    = KN_MIN(KD_BATCH, count - at);
+        at += batch[i].n;
+        kn_str_init(&batch[i].text, c->alloc);
+    }
+    bool ok = run_batches(c, batch, nbatch, KN_MAX(jobs, 1), warn, user, compiled, loaded, f);
+    for (int i = 0; i < nbatch; i++) kn_str_free(&batch[i].text);
+    kn_free(c->alloc, batch, (size_t)nbatch * sizeof *batch);
+    return ok;
+}
+
+bool kd_cc_compile(kd_cc *c, kd_unit *unit, int n, int jobs, void (*warn)(void *, const char *), void *user,
+                   uint64_t *compiled, uint64_t *loaded, kn_fault *f) {
+    kd_unit **todo = kn_zalloc(c->alloc, (size_t)(n + 1) * sizeof *todo);
+    if (!todo) return kn_oom(f);
+    pthread_mutex_lock(&c->lock);
+    int  count = unknown_units(c, unit, n, todo);
+    bool ok    = !count || make_ready(c, warn, user, f);
+    pthread_mutex_unlock(&c->lock);
+    if (ok && count) ok = compile_units(c, todo, count, jobs, warn, user, compiled, loaded, f);
+    pthread_mutex_lock(&c->lock);
     for (int i = 0; i < n && ok; i++)
         if (!unit[i].fn) {
             kd_known *k = known_as(c, &unit[i]);
             if (k) unit[i].fn = k->fn;
             else ok = kn_fail(f, KN_ERR_INTERNAL, "a kernel was not compiled");
         }
+    pthread_mutex_unlock(&c->lock);
     kn_free(c->alloc, todo, (size_t)(n + 1) * sizeof *todo);
     return ok;
 }

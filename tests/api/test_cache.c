@@ -4,6 +4,7 @@
 #endif
 #include "base/base.h"
 #include "check.h"
+#include "device/cc.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -170,6 +171,37 @@ static void nothing_is_left(void) {
     CHECK(rmdir(name) == 0); /* fails when a file was left behind */
 }
 
+/* What one compiler at a time has left, eight at a time find. */
+static void any_number_of_compilers(void) {
+    enum { N = 9 };
+    char     source[N][160];
+    kd_unit  unit[N];
+    uint64_t compiled = 0, loaded = 0;
+    kn_fault f = {0};
+    empty_dir();
+    for (int jobs = 1; jobs <= 8; jobs += 7) {
+        kd_cc *c = kd_cc_new(NULL, NULL, dir, "typedef long long i64;\n", &f);
+        if (!CHECK(c != NULL)) return;
+        for (int i = 0; i < N; i++) {
+            int len = snprintf(source[i], sizeof source[i],
+                               "void k(void *const *b, const i64 *v, i64 lo, i64 hi) { *(i64 *)b[0] = %d; }\n", i);
+            unit[i] = (kd_unit){.name = "k", .source = source[i], .len = (size_t)len};
+        }
+        if (!CHECK(kd_cc_compile(c, unit, N, jobs, note, NULL, &compiled, &loaded, &f))) fprintf(stderr, "%s\n", f.text);
+        for (int i = 0; i < N && unit[i].fn; i++) {
+            int64_t got  = -1;
+            void   *b[1] = {&got};
+            unit[i].fn(b, NULL, 0, 1);
+            CHECK_EQ(got, i);
+        }
+        kd_cc_free(c);
+    }
+    CHECK_EQ(compiled, N);
+#if !KN_HOSTILE /* there names in the cache clash */
+    CHECK_EQ(loaded, N);
+#endif
+}
+
 int main(void) {
     snprintf(dir, sizeof dir, "cache-test-XXXXXX");
     if (!mkdtemp(dir)) return 1;
@@ -177,6 +209,7 @@ int main(void) {
     RUN(damaged);
     RUN(others_kernels);
     RUN(unsafe_folder);
+    RUN(any_number_of_compilers);
     RUN(compilers);
     RUN(nothing_is_left);
     empty_dir();
