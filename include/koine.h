@@ -11,7 +11,7 @@
  * same kind. Functions that return kn_status return it as a value; nothing aborts and nothing is printed.
  *
  * Threads. A context is used by one thread at a time. There are no globals. Only kn_cancel may be called from
- * another thread.
+ * another thread. What contexts in several threads may share is a kn_runtime.
  *
  * Shapes are row-major; sizes are int64_t; a negative axis counts from the end. */
 #ifndef KOINE_H
@@ -40,6 +40,7 @@ typedef struct kn_tensor  kn_tensor;
 typedef struct kn_scope   kn_scope;
 typedef struct kn_optim   kn_optim;
 typedef struct kn_jit     kn_jit;
+typedef struct kn_runtime kn_runtime;
 
 typedef enum kn_status {
     KN_OK              = 0,
@@ -102,8 +103,19 @@ typedef struct kn_config {
     /* Warnings and notices, a line each; NULL: dropped. */
     void (*log)(void *user, const char *line);
     void  *log_user;
+    kn_runtime *runtime; /* what to share with other contexts; NULL: nothing. cache_dir, cc and threads are then the
+                            runtime's, and not read here */
     size_t size; /* sizeof(kn_config); set last */
 } kn_config;
+
+/* Programs and compiled kernels, the cache folder and the threads, for several contexts: what one of them has compiled
+ * the others find. Contexts that share a runtime may be used in threads of their own; a kernel runs in the runtime's
+ * threads if no other context's does, else in its caller's, with the same result. Of cfg (may be NULL) it takes
+ * cache_dir, cc, threads and the allocator, which is then called from all those threads. NULL: out of memory or a
+ * malformed config. Tensors are not shared: memory that contexts only read is, by kn_wrap and kn_map in each. */
+KN_API kn_runtime *kn_runtime_new(const kn_config *cfg);
+/* The contexts that use it keep it; it goes with the last of them. */
+KN_API void kn_runtime_close(kn_runtime *rt);
 
 /* Open a context. cfg may be NULL. Probes nothing, starts no thread and touches no file. NULL: out of memory or a
  * malformed config (unknown size); a device that does not exist is reported by kn_error on the context. */

@@ -73,7 +73,7 @@ kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, 
     if (!ok) kn_oom(f);
     if (c) c->rt = rt;
     if (ok) {
-        kl_program_init(&p, rt->a);
+        kl_program_init(&p, rt->shared->a);
         ok = kl_callify(g, realized, nrealized, roots, n, &p, &b, f);
         if (!ok) kl_program_free(&p);
     }
@@ -89,7 +89,7 @@ kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, 
         c->source[c->param[b.out_slot[i]].source].written = true;
         results[i]                                        = b.bound[b.out_slot[i]];
     }
-    kn_free(rt->a, b.bound, b.cap * sizeof *b.bound);
+    kn_free(rt->shared->a, b.bound, b.cap * sizeof *b.bound);
     kn_free(rt->a, b.out_slot, bytes);
     if (ok) return c;
     kr_capture_free(c); /* buffers made for results go with the sweep: no tensor reaches them */

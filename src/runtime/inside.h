@@ -1,4 +1,8 @@
-/* inside.h - the inside of a kr_context, for the files of this folder. */
+/* inside.h - the inside of the runtime, for the files of this folder.
+ *
+ * A kr_context is one context's: its buffers, its counters, the memory its schedules work in; used by one thread at a
+ * time. A kn_runtime is what contexts may share: schedules, compiled kernels, the threads. Its members are guarded by
+ * its lock; a schedule that has been given out changes no more. */
 #ifndef KN_RUNTIME_INSIDE_H
 #define KN_RUNTIME_INSIDE_H
 
@@ -7,6 +11,7 @@
 #include "lower/pipeline.h"
 #include "runtime/runtime.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 typedef struct kr_buffer {
@@ -20,27 +25,47 @@ typedef struct kr_buffer {
 } kr_buffer;
 
 typedef struct kr_schedule {
-    uint64_t   key;
-    kl_program p; /* p.g is the key in full */
-    void      *temp_block, *temp;
-    void     **bufs; /* room for the arguments of any of its kernels */
-    size_t     nbufs;
+    uint64_t        key;
+    size_t          id;        /* counted up, never reused: kr_context.room[id] */
+    bool            interpret; /* lowered for the interpreter, not compiled */
+    bool            ready;     /* false: someone is at it, and only he looks at p */
+    kl_program      p;         /* p.g is the key in full */
+    pthread_mutex_t turn;      /* the interpreter's: graphs keep what they derive */
 } kr_schedule;
+
+struct kn_runtime {
+    kn_alloc        alloc; /* the host's, or the C library's; called from every context's thread */
+    const kn_alloc *a;
+    kn_str          cache_dir, cc_name;
+    int             threads;
+    atomic_int      users; /* who made it, and contexts */
+    pthread_mutex_t lock;  /* of all below */
+    pthread_cond_t  settled; /* a schedule has become ready, or is gone */
+    kr_schedule   **schedule;
+    size_t          nschedule, schedule_cap, next_id;
+    kd_cc          *cc;   /* has a lock of its own */
+    kn_pool        *pool;
+    pthread_mutex_t running; /* held by who runs in the pool: another context's kernel stays in its own thread */
+};
+
+typedef struct kr_room { /* what a context's runs of one schedule work in */
+    void  *block, *temp, **bufs; /* bufs: room for the arguments of any of its kernels */
+    size_t temp_bytes, nbufs;
+    bool   made;
+} kr_room;
 
 struct kr_context {
     kn_alloc      alloc; /* the host's, or the C library's */
     const kn_alloc *a;
     kn_config     cfg;
-    kn_str        device, cache_dir, cc_name;
+    kn_runtime   *shared;
+    kn_str        device;
     bool          interpret, idle; /* idle: NULL, which compiles kernels and calls none */
-    int           threads;
     kr_buffer    *buffer; /* ascending slots */
     size_t        nbuffer, buffer_cap, dead;
     int64_t       next_slot;
-    kr_schedule **schedule;
-    size_t        nschedule, schedule_cap;
-    kd_cc        *cc;
-    kn_pool      *pool;
+    kr_room      *room;
+    size_t        room_cap;
     atomic_int    cancelled;
     kn_stats      stats;
 };
@@ -48,12 +73,19 @@ struct kr_context {
 enum { KR_ALIGN = 128 };
 
 kr_buffer *kr_find(kr_context *rt, int64_t slot);
-/* A schedule for a callified program, from the cache or lowered and compiled; takes p over in either case. */
+/* A schedule for a callified program, whose allocator is the shared runtime's, from the cache or lowered and compiled;
+ * takes p over in either case. */
 kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f);
-void         kr_schedule_free(kr_context *rt, kr_schedule *s);
+void         kr_schedule_free(kn_runtime *shared, kr_schedule *s);
 /* Run it: data[k] stands behind PARAM k. */
 bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f);
+void kr_room_free(kr_context *rt, kr_room *room);
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block); /* zeroed */
 void  kr_aligned_free(const kn_alloc *a, void *block, size_t bytes);
+
+/* The compiler, made at its first use. NULL on failure. */
+kd_cc *kr_compiler(kn_runtime *shared, kn_fault *f);
+/* fn(arg, lo, hi) over a partition of 0..n, in the pool if no other context is in it; false: f is set. */
+bool kr_share_out(kn_runtime *shared, int64_t n, kn_pool_fn fn, void *arg, kn_fault *f);
 
 #endif

@@ -72,7 +72,7 @@ bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *sl
     bool            ok   = slot ? program_fits(g, root, f) : kn_oom(f);
     *nout                = 0;
     if (ok) {
-        kl_program_init(&p, rt->a);
+        kl_program_init(&p, rt->shared->a);
         if (kl_program_from(&p, g, root, slot, cap, &n, f))
             s = kr_schedule_get(rt, &p, f); /* takes p over */
         else

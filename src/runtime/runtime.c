@@ -16,16 +16,12 @@ kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     if (a) rt->alloc = *a, rt->a = &rt->alloc;
     rt->cfg = cfg ? *cfg : none;
     kn_str_init(&rt->device, rt->a);
-    kn_str_init(&rt->cache_dir, rt->a);
-    kn_str_init(&rt->cc_name, rt->a);
     kn_str_puts(&rt->device, rt->cfg.device ? rt->cfg.device : "CPU");
-    kn_str_puts(&rt->cache_dir, rt->cfg.cache_dir ? rt->cfg.cache_dir : "");
-    kn_str_puts(&rt->cc_name, rt->cfg.cc ? rt->cfg.cc : "");
     rt->interpret = !strcmp(kn_str_c(&rt->device), "INTERP");
     rt->idle      = !strcmp(kn_str_c(&rt->device), "NULL");
-    rt->threads   = rt->cfg.threads;
     rt->next_slot = 1;
-    if (!rt->device.failed && !rt->cache_dir.failed && !rt->cc_name.failed) return rt;
+    rt->shared    = rt->cfg.runtime ? kr_shared_take(rt->cfg.runtime) : kr_shared_new(rt->a, &rt->cfg, f);
+    if (rt->shared && !rt->device.failed) return rt;
     kr_free(rt);
     return kn_oom(f), NULL;
 }
@@ -40,15 +36,12 @@ void kr_free(kr_context *rt) {
     if (!rt) return;
     kn_alloc        own = rt->alloc;
     const kn_alloc *a   = rt->a ? &own : NULL;
-    if (rt->pool) kn_pool_free(rt->pool);
-    for (size_t i = 0; i < rt->nschedule; i++) kr_schedule_free(rt, rt->schedule[i]);
     for (size_t i = 0; i < rt->nbuffer; i++) drop_bytes(rt, &rt->buffer[i]);
-    kn_free(rt->a, rt->schedule, rt->schedule_cap * sizeof *rt->schedule);
+    for (size_t i = 0; i < rt->room_cap; i++) kr_room_free(rt, &rt->room[i]);
+    kn_free(rt->a, rt->room, rt->room_cap * sizeof *rt->room);
     kn_free(rt->a, rt->buffer, rt->buffer_cap * sizeof *rt->buffer);
-    kd_cc_free(rt->cc);
     kn_str_free(&rt->device);
-    kn_str_free(&rt->cache_dir);
-    kn_str_free(&rt->cc_name);
+    kr_shared_drop(rt->shared);
     kn_free(a, rt, sizeof *rt);
 }
 
@@ -213,7 +206,7 @@ bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreali
     int64_t   *made = NULL;
     size_t     nparam = 0;
     bool       ok = false;
-    kl_program_init(&p, rt->a);
+    kl_program_init(&p, rt->shared->a);
     if (n <= 0) return true;
     if (!(b.out_slot = kn_zalloc(rt->a, (size_t)n * sizeof *b.out_slot))) return kn_oom(f);
     if (!kl_callify(g, realized, nrealized, roots, n, &p, &b, f)) {
@@ -247,7 +240,7 @@ done:
             if (made[k]) kr_buffer_release(rt, made[k]);
     kn_free(rt->a, data, (nparam + 1) * sizeof *data);
     kn_free(rt->a, made, (nparam + 1) * sizeof *made);
-    kn_free(rt->a, b.bound, b.cap * sizeof *b.bound);
+    kn_free(rt->shared->a, b.bound, b.cap * sizeof *b.bound);
     kn_free(rt->a, b.out_slot, (size_t)n * sizeof *b.out_slot);
     return ok;
 }
@@ -291,13 +284,13 @@ bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreal
         kg_print(g, root, out);
         return out->failed ? kn_oom(f) : true;
     }
-    kl_program_init(&p, rt->a);
+    kl_program_init(&p, rt->shared->a);
     if (!(b.out_slot = kn_zalloc(rt->a, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot))) return kn_oom(f);
     kr_dumper d   = {out, (kn_stage)want};
     kl_run    run = {.stop = (kn_stage)want, .seen = dump_stage, .user = &d};
     bool      ok  = kl_callify(g, realized, nrealized, roots, n, &p, &b, f) && kl_lower(&p, &run, f);
     kl_program_free(&p);
-    kn_free(rt->a, b.bound, b.cap * sizeof *b.bound);
+    kn_free(rt->shared->a, b.bound, b.cap * sizeof *b.bound);
     kn_free(rt->a, b.out_slot, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot);
     return ok;
 }

@@ -1,7 +1,8 @@
 /* runtime.h - runs graphs: schedule cache, buffers, kernels, devices.
  *
- * The tensor front end hands over nodes of its long-lived graph. Storage is known there as BUFFER{slot}; the runtime
- * owns the bytes behind a slot. */
+ * The tensor front end hands over nodes of its long-lived graph. Storage is known there as BUFFER{slot}; the kr_context
+ * owns the bytes behind a slot. Schedules, compiled kernels and threads belong to a kn_runtime, which contexts in
+ * several threads may share. */
 #ifndef KN_RUNTIME_H
 #define KN_RUNTIME_H
 
@@ -9,7 +10,12 @@
 
 typedef struct kr_context kr_context;
 
-/* cfg already validated (device and target exist); copied. */
+/* What contexts share, of cfg's allocator, cache_dir, cc and threads; it begins with one user, and goes with the last. */
+kn_runtime *kr_shared_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
+kn_runtime *kr_shared_take(kn_runtime *s);
+void        kr_shared_drop(kn_runtime *s);
+
+/* cfg already validated (device and target exist); copied. cfg->runtime NULL: one of its own. */
 kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
 void        kr_free(kr_context *rt);
 /* Threads that kernels run in when a config asks for so many: 0 takes KOINE_THREADS, else what the machine gives. */

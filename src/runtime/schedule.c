@@ -1,48 +1,63 @@
 /* schedule.c - the schedule cache, and running a schedule's kernels.
  *
- * Contract: a program of a form seen before is neither lowered nor compiled. A kernel is called with buffers and a run
- * of its THREAD loop; its results do not depend on how that loop is shared out. */
+ * Contract: a program of a form seen before, by any context of the runtime, is neither lowered nor compiled; a form
+ * that another context is at is waited for. A kernel is called with buffers and a run of its THREAD loop; its results
+ * do not depend on how that loop is shared out. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "dialect/eval.h"
 #include "runtime/inside.h"
-#include "target/target.h"
 
-#include "rules_gen.h"
-
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-void kr_schedule_free(kr_context *rt, kr_schedule *s) {
+void kr_schedule_free(kn_runtime *shared, kr_schedule *s) {
     if (!s) return;
-    kr_aligned_free(rt->a, s->temp_block, (size_t)KN_MAX(s->p.temp_bytes, 1));
-    kn_free(rt->a, s->bufs, s->nbufs * sizeof *s->bufs);
     kl_program_free(&s->p);
-    kn_free(rt->a, s, sizeof *s);
+    pthread_mutex_destroy(&s->turn);
+    kn_free(shared->a, s, sizeof *s);
+}
+
+void kr_room_free(kr_context *rt, kr_room *room) {
+    kr_aligned_free(rt->a, room->block, room->temp_bytes);
+    kn_free(rt->a, room->bufs, room->nbufs * sizeof *room->bufs);
+    *room = (kr_room){0};
+}
+
+/* Made when the schedule is first got, so that runs allocate nothing. */
+static bool make_room(kr_context *rt, const kr_schedule *s, kn_fault *f) {
+    size_t old = rt->room_cap;
+    if (s->id >= old) {
+        if (!KN_GROW(rt->a, rt->room, rt->room_cap, s->id + 1)) return kn_oom(f);
+        memset(rt->room + old, 0, (rt->room_cap - old) * sizeof *rt->room);
+    }
+    kr_room *r = &rt->room[s->id];
+    if (r->made) return true;
+    r->temp_bytes = (size_t)KN_MAX(s->p.temp_bytes, 1);
+    for (size_t i = 0; i < s->p.nkernel; i++) r->nbufs = KN_MAX(r->nbufs, s->p.kernel[i].nargs);
+    r->made = (!s->p.temp_bytes || (r->temp = kr_aligned(rt->a, r->temp_bytes, &r->block))) &&
+              (!r->nbufs || (r->bufs = kn_zalloc(rt->a, r->nbufs * sizeof *r->bufs)));
+    if (r->made) return true;
+    kr_room_free(rt, r);
+    return kn_oom(f);
 }
 
 static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
     if (rt->interpret || !p->nkernel) return true;
-    if (!rt->cc) {
-        kn_str pre;
-        kn_str_init(&pre, rt->a);
-        kt_c_preamble(&pre);
-        if (!pre.failed)
-            rt->cc = kd_cc_new(rt->a, rt->cc_name.len ? kn_str_c(&rt->cc_name) : NULL,
-                               rt->cache_dir.len ? kn_str_c(&rt->cache_dir) : NULL, kn_str_c(&pre), f);
-        else kn_oom(f);
-        kn_str_free(&pre);
-        if (!rt->cc) return false;
-    }
-    kd_unit *u = kn_zalloc(rt->a, p->nkernel * sizeof *u);
+    kd_cc *cc = kr_compiler(rt->shared, f);
+    if (!cc) return false;
+    kd_unit *u = kn_zalloc(p->alloc, p->nkernel * sizeof *u);
     if (!u) return kn_oom(f);
     for (size_t i = 0; i < p->nkernel; i++) {
         u[i].name   = p->kernel[i].name;
         u[i].source = p->kernel[i].source;
         u[i].len    = p->kernel[i].source_len;
     }
-    bool ok = kd_cc_compile(rt->cc, u, (int)p->nkernel, kn_cpu_count(), rt->cfg.log, rt->cfg.log_user,
+    bool ok = kd_cc_compile(cc, u, (int)p->nkernel, kn_cpu_count(), rt->cfg.log, rt->cfg.log_user,
                             &rt->stats.kernels_compiled, &rt->stats.kernels_loaded, f);
     for (size_t i = 0; i < p->nkernel && ok; i++) p->kernel[i].fn = u[i].fn;
-    kn_free(rt->a, u, p->nkernel * sizeof *u);
+    kn_free(p->alloc, u, p->nkernel * sizeof *u);
     return ok;
 }
 
@@ -52,43 +67,102 @@ static bool progress(kr_context *rt, const char *what, double fraction, kn_fault
     return kn_fail(f, KN_ERR_CANCELLED, "cancelled while %s", what);
 }
 
-kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
-    uint64_t key = kg_graph_hash(p->g);
-    for (size_t i = 0; i < rt->nschedule; i++)
-        if (rt->schedule[i]->key == key && kg_graph_equal(rt->schedule[i]->p.g, p->g)) {
-            kl_program_free(p);
-            rt->stats.schedule_hits++;
-            return rt->schedule[i];
+/* ---- the cache ------------------------------------------------------------------------------------------------- */
+
+/* The schedule of p's form, or NULL. Under the lock. Of one that is not ready only the hash may be looked at: *busy
+ * says that it may turn out to be the one. */
+static kr_schedule *find_schedule(const kr_context *rt, const kl_program *p, uint64_t key, bool *busy) {
+    const kn_runtime *sh = rt->shared;
+    *busy                = false;
+    for (size_t i = 0; i < sh->nschedule; i++) {
+        kr_schedule *s = sh->schedule[i];
+        if (s->key != key || s->interpret != rt->interpret) continue;
+        if (!s->ready)
+            *busy = true;
+        else if (kg_graph_equal(s->p.g, p->g))
+            return s;
+    }
+    return NULL;
+}
+
+static void remove_schedule(kn_runtime *sh, const kr_schedule *s) {
+    for (size_t i = 0; i < sh->nschedule; i++)
+        if (sh->schedule[i] == s) {
+            sh->schedule[i] = sh->schedule[--sh->nschedule];
+            return;
         }
-    double       start = kn_now();
-    kr_schedule *s     = kn_zalloc(rt->a, sizeof *s);
-    kl_run       run   = {.stop = rt->interpret ? KN_STAGE_PLAN : KN_STAGE_ANY};
+}
+
+/* Waits a while for another context to finish what it lowers; not for ever, so that a cancel is heard. */
+static void await_settled(kn_runtime *sh) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += 20000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    pthread_cond_timedwait(&sh->settled, &sh->lock, &t);
+}
+
+/* A place in the cache for a form that is not there, not ready; NULL: out of memory. Under the lock. */
+static kr_schedule *claim_schedule(kr_context *rt, uint64_t key) {
+    kn_runtime  *sh = rt->shared;
+    kr_schedule *s  = kn_zalloc(sh->a, sizeof *s);
+    if (!s || !KN_GROW(sh->a, sh->schedule, sh->schedule_cap, sh->nschedule + 1)) {
+        kn_free(sh->a, s, sizeof *s);
+        return NULL;
+    }
+    s->key       = key;
+    s->id        = sh->next_id++;
+    s->interpret = rt->interpret;
+    pthread_mutex_init(&s->turn, NULL);
+    return sh->schedule[sh->nschedule++] = s;
+}
+
+/* Lowers and compiles what has been claimed. */
+static bool build_schedule(kr_context *rt, kr_schedule *s, kn_fault *f) {
+    double start = kn_now();
+    kl_run run   = {.stop = rt->interpret ? KN_STAGE_PLAN : KN_STAGE_ANY};
 #if defined(KN_DEBUG_VERIFY) && KN_DEBUG_VERIFY
     run.verify = true;
 #endif
-    bool ok = s && KN_GROW(rt->a, rt->schedule, rt->schedule_cap, rt->nschedule + 1);
-    if (!ok) {
-        kn_oom(f);
-        kl_program_free(p);
-        kn_free(rt->a, s, sizeof *s);
-        return NULL;
-    }
-    s->key = key;
-    s->p   = *p;
-    ok     = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) &&
-         progress(rt, "compiling", 1, f);
-    if (ok && s->p.temp_bytes && !(s->temp = kr_aligned(rt->a, (size_t)s->p.temp_bytes, &s->temp_block)))
-        ok = kn_oom(f);
-    for (size_t i = 0; i < s->p.nkernel; i++) s->nbufs = KN_MAX(s->nbufs, s->p.kernel[i].nargs);
-    if (ok && s->nbufs && !(s->bufs = kn_zalloc(rt->a, s->nbufs * sizeof *s->bufs))) ok = kn_oom(f);
+    bool ok = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) &&
+              progress(rt, "compiling", 1, f);
     rt->stats.compile_seconds += kn_now() - start;
-    if (!ok) {
-        kr_schedule_free(rt, s);
-        return NULL;
+    rt->stats.schedules += ok;
+    return ok;
+}
+
+kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
+    kn_runtime  *sh  = rt->shared;
+    uint64_t     key = kg_graph_hash(p->g);
+    kr_schedule *s   = NULL;
+    bool         busy, ok = true, mine = false;
+    pthread_mutex_lock(&sh->lock);
+    while (!(s = find_schedule(rt, p, key, &busy)) && busy && ok) {
+        await_settled(sh);
+        pthread_mutex_unlock(&sh->lock);
+        ok = progress(rt, "compiling", 0, f);
+        pthread_mutex_lock(&sh->lock);
     }
-    rt->stats.schedules++;
-    rt->schedule[rt->nschedule++] = s;
-    return s;
+    if (!s && ok) {
+        mine = (s = claim_schedule(rt, key)) != NULL;
+        if (!mine) kn_oom(f);
+    }
+    pthread_mutex_unlock(&sh->lock);
+    if (!mine) {
+        kl_program_free(p);
+        rt->stats.schedule_hits += s != NULL;
+        return s && make_room(rt, s, f) ? s : NULL;
+    }
+    s->p = *p;
+    ok   = build_schedule(rt, s, f);
+    pthread_mutex_lock(&sh->lock);
+    s->ready = ok;
+    if (!ok) remove_schedule(sh, s);
+    pthread_cond_broadcast(&sh->settled);
+    pthread_mutex_unlock(&sh->lock);
+    if (ok) return make_room(rt, s, f) ? s : NULL;
+    kr_schedule_free(sh, s);
+    return NULL;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
@@ -103,7 +177,8 @@ static void call_part(void *arg, int64_t lo, int64_t hi) {
     if (lo < hi) c->fn(c->bufs, NULL, lo, hi);
 }
 
-static bool interpret(kr_context *rt, kl_kernel *k, const kl_program *p, void **bufs, kn_fault *f) {
+static bool interpret(kr_context *rt, kr_schedule *s, const kl_kernel *k, void **bufs, kn_fault *f) {
+    const kl_program *p = &s->p;
     kn_array *slot = kn_zalloc(rt->a, (k->nargs + 1) * sizeof *slot);
     if (!slot) return kn_oom(f);
     for (size_t i = 0; i < k->nargs; i++) {
@@ -111,8 +186,10 @@ static bool interpret(kr_context *rt, kl_kernel *k, const kl_program *p, void **
         slot[i] = g->temp ? (kn_array){bufs[i], p->temp[g->id].size, p->temp[g->id].dtype}
                           : (kn_array){bufs[i], p->param[g->id].size, p->param[g->id].dtype};
     }
-    int  none = 0;
-    bool ok   = kn_eval(k->g, k->root, slot, (int)k->nargs, NULL, &none, NULL, f);
+    int none = 0;
+    pthread_mutex_lock(&s->turn);
+    bool ok = kn_eval(k->g, k->root, slot, (int)k->nargs, NULL, &none, NULL, f);
+    pthread_mutex_unlock(&s->turn);
     kn_free(rt->a, slot, (k->nargs + 1) * sizeof *slot);
     return ok;
 }
@@ -120,33 +197,22 @@ static bool interpret(kr_context *rt, kl_kernel *k, const kl_program *p, void **
 /* Waking a thread costs as much as a few hundred thousand operations. */
 enum { SHARE_WORK = 200000 };
 
-int kr_threads(int asked) {
-    const char *env = getenv("KOINE_THREADS");
-    int         n   = asked > 0 ? asked : env && atoi(env) > 0 ? atoi(env) : kn_cpu_count();
-    return KN_MIN(n, 256);
-}
-
-static kn_pool *pool_of(kr_context *rt, kn_fault *f) {
-    if (!rt->pool) rt->pool = kn_pool_new(rt->a, kr_threads(rt->threads), f);
-    return rt->pool;
-}
-
 bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f) {
-    double start = kn_now();
-    void **bufs  = s->bufs;
-    bool   ok    = true;
+    double         start = kn_now();
+    const kr_room *room  = &rt->room[s->id];
+    void         **bufs  = room->bufs;
+    bool           ok    = true;
     for (size_t i = 0; i < s->p.nkernel && ok; i++) {
-        kl_kernel *k = &s->p.kernel[i];
+        const kl_kernel *k = &s->p.kernel[i];
         for (size_t a = 0; a < k->nargs; a++)
-            bufs[a] = k->arg[a].temp ? (char *)s->temp + s->p.temp[k->arg[a].id].offset : data[k->arg[a].id];
+            bufs[a] = k->arg[a].temp ? (char *)room->temp + s->p.temp[k->arg[a].id].offset : data[k->arg[a].id];
         ok = progress(rt, "running", (double)i / (double)s->p.nkernel, f);
         if (!ok) break;
         kr_call c = {k->fn, bufs};
         bool    share = k->chunks > 1 && k->flops + k->bytes > SHARE_WORK && !rt->idle && !rt->interpret;
-        if (rt->interpret) ok = interpret(rt, k, &s->p, bufs, f);
-        else if (share && pool_of(rt, f)) kn_pool_run(rt->pool, k->chunks, call_part, &c);
-        else if (!f->code && !rt->idle) call_part(&c, 0, k->chunks);
-        ok = ok && !f->code;
+        if (rt->interpret) ok = interpret(rt, s, k, bufs, f);
+        else if (share) ok = kr_share_out(rt->shared, k->chunks, call_part, &c, f);
+        else if (!rt->idle) call_part(&c, 0, k->chunks);
         rt->stats.kernels_run++;
         rt->stats.flops += (uint64_t)k->flops;
     }

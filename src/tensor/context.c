@@ -52,6 +52,19 @@ static bool check_names(const kn_config *cfg, kn_fault *f) {
     return true;
 }
 
+kn_runtime *kn_runtime_new(const kn_config *user) {
+    kn_config cfg = {.size = sizeof cfg};
+    kn_fault  f   = {0};
+    if (user) cfg = *user;
+    if (cfg.size != sizeof cfg || cfg.threads < 0) return NULL;
+    kn_alloc a = {cfg.alloc, cfg.alloc_user};
+    return kr_shared_new(cfg.alloc ? &a : NULL, &cfg, &f);
+}
+
+void kn_runtime_close(kn_runtime *rt) {
+    kr_shared_drop(rt);
+}
+
 kn_context *kn_open(const kn_config *user) {
     kn_config cfg = {.size = sizeof cfg};
     if (user) {

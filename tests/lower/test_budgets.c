@@ -60,8 +60,8 @@ static void within(const char *name, const kl_program *from) {
 }
 
 static void all_schedules(kn_context *kn, const char *name) {
-    if (!CHECK(kn->rt->nschedule > 0)) printf("  %s: %s\n", name, kn_error(kn));
-    for (size_t i = 0; i < kn->rt->nschedule; i++) within(name, &kn->rt->schedule[i]->p);
+    if (!CHECK(kn->rt->shared->nschedule > 0)) printf("  %s: %s\n", name, kn_error(kn));
+    for (size_t i = 0; i < kn->rt->shared->nschedule; i++) within(name, &kn->rt->shared->schedule[i]->p);
     kn_close(kn);
 }
 
