@@ -134,6 +134,16 @@ KN_API void kn_cancel(kn_context *kn);
 /* Names of the devices this build has, NULL behind the last. */
 KN_API const char *const *kn_devices(void);
 
+/* Options for the loops of kernels by name, instead of what the compiler would choose: "SPLIT:0:16:THREAD:top
+ * SPLIT:1:8:UPCAST SWAP:1:2 STAGE:2", or "" for none at all. Loops are counted from the outermost, 0, as they are when
+ * the option is applied; reductions come last. A SPLIT makes a loop of the given factor inside the given one (":top":
+ * around it), of type LOOP, THREAD or UPCAST, of a reduction REDUCE, UNROLL or GROUP_REDUCE; SWAP exchanges two loops;
+ * STAGE copies the part of a PARAM that the innermost loops read. `kernel` is a name as kn_dump shows it, or a pattern
+ * with * and ?; of several that fit, the last one set counts. opts NULL takes back what was set for just that pattern.
+ * Applies to what runs from now on, captured steps too. KN_ERR_ARG: a text that cannot be read, at once; a list that a
+ * kernel cannot take, from the call that runs it, with the reason. Results differ at most by the order of sums. */
+KN_API kn_status kn_set_opts(kn_context *kn, const char *kernel, const char *opts);
+
 /* What the context has done so far. */
 typedef struct kn_stats {
     uint64_t schedules;        /* graphs lowered to a schedule: 0 for a graph seen before */

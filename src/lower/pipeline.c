@@ -17,7 +17,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool name_fits(const char *pattern, const char *name) {
+    const char *star = NULL, *again = NULL; /* behind the last *, and where its run of characters may go on */
+    while (*name) {
+        if (*pattern == '*') {
+            star  = ++pattern;
+            again = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name    = ++again;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+static bool optimize_by_hand(kl_program *p, kl_kernel *k, const kl_hand *h, kn_fault *f) {
+    kn_fault own = {0};
+    k->nopts     = h->nopts;
+    memcpy(k->opts, h->opts, (size_t)h->nopts * sizeof *h->opts);
+    if (kl_optimize(p, k, false, &own)) return true;
+    return kn_fail(f, own.code, "the options set for \"%s\" do not suit the kernel %s: %s", h->pattern, k->name,
+                   own.text);
+}
+
 static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    for (size_t i = run->nhand; i-- > 0;)
+        if (name_fits(run->hand[i].pattern, k->name)) return optimize_by_hand(p, k, &run->hand[i], f);
     if (run->opts) {
         k->nopts = run->nopts;
         memcpy(k->opts, run->opts, (size_t)run->nopts * sizeof *run->opts);

@@ -12,10 +12,18 @@ typedef struct kl_count {
     uint64_t visits, matches;     /* nodes matched against rules; rules that fired */
 } kl_count;
 
+typedef struct kl_hand { /* options given by hand for kernels by name */
+    char  *pattern; /* * stands for any characters, ? for one */
+    kn_opt opts[KN_MAX_OPTS];
+    int    nopts; /* 0: the kernel stays as it is */
+} kl_hand;
+
 typedef struct kl_run {
     kn_stage stop;               /* KN_STAGE_ANY: run them all; else the last stage to run */
     const kn_opt *opts;          /* options for every kernel instead of the heuristic's, or NULL */
     int      nopts;
+    const kl_hand *hand;         /* instead of both, for kernels whose names fit; the last that fits counts */
+    size_t   nhand;
     bool     verify;             /* check the graph after every stage */
     /* Called after every stage with the whole schedule as one graph (not for TENSOR); NULL: none. False stops with a
      * fault. */

@@ -28,6 +28,7 @@ typedef struct kr_schedule {
     uint64_t        key;
     size_t          id;        /* counted up, never reused: kr_context.room[id] */
     bool            interpret; /* lowered for the interpreter, not compiled */
+    kn_str          opts;      /* kr_context.hand_key of who made it */
     bool            ready;     /* false: someone is at it, and only he looks at p */
     kl_program      p;         /* p.g is the key in full */
     pthread_mutex_t turn;      /* the interpreter's: graphs keep what they derive */
@@ -67,6 +68,10 @@ struct kr_context {
     kr_room      *room;
     size_t        room_cap;
     atomic_int    cancelled;
+    kl_hand      *hand; /* options.c: options by kernel name */
+    size_t        nhand, hand_cap;
+    kn_str        hand_key;
+    uint64_t      hand_version;
     kn_stats      stats;
 };
 
@@ -79,6 +84,7 @@ kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f);
 void         kr_schedule_free(kn_runtime *shared, kr_schedule *s);
 /* Run it: data[k] stands behind PARAM k. */
 bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f);
+void kr_forget_opts(kr_context *rt);
 void kr_room_free(kr_context *rt, kr_room *room);
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block); /* zeroed */
 void  kr_aligned_free(const kn_alloc *a, void *block, size_t bytes);

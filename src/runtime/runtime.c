@@ -20,6 +20,7 @@ kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     rt->interpret = !strcmp(kn_str_c(&rt->device), "INTERP");
     rt->idle      = !strcmp(kn_str_c(&rt->device), "NULL");
     rt->next_slot = 1;
+    kn_str_init(&rt->hand_key, rt->a);
     rt->shared    = rt->cfg.runtime ? kr_shared_take(rt->cfg.runtime) : kr_shared_new(rt->a, &rt->cfg, f);
     if (rt->shared && !rt->device.failed) return rt;
     kr_free(rt);
@@ -40,6 +41,7 @@ void kr_free(kr_context *rt) {
     for (size_t i = 0; i < rt->room_cap; i++) kr_room_free(rt, &rt->room[i]);
     kn_free(rt->a, rt->room, rt->room_cap * sizeof *rt->room);
     kn_free(rt->a, rt->buffer, rt->buffer_cap * sizeof *rt->buffer);
+    kr_forget_opts(rt);
     kn_str_free(&rt->device);
     kr_shared_drop(rt->shared);
     kn_free(a, rt, sizeof *rt);
@@ -287,7 +289,8 @@ bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreal
     kl_program_init(&p, rt->shared->a);
     if (!(b.out_slot = kn_zalloc(rt->a, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot))) return kn_oom(f);
     kr_dumper d   = {out, (kn_stage)want};
-    kl_run    run = {.stop = (kn_stage)want, .seen = dump_stage, .user = &d};
+    kl_run    run = {.stop = (kn_stage)want, .seen = dump_stage, .user = &d,
+                   .hand = rt->hand, .nhand = rt->nhand};
     bool      ok  = kl_callify(g, realized, nrealized, roots, n, &p, &b, f) && kl_lower(&p, &run, f);
     kl_program_free(&p);
     kn_free(rt->shared->a, b.bound, b.cap * sizeof *b.bound);

@@ -10,7 +10,7 @@
 
 typedef struct kr_context kr_context;
 
-/* What contexts share, of cfg's allocator, cache_dir, cc and threads; it begins with one user, and goes with the last. */
+/* What contexts share, of cfg's cache_dir, cc and threads; it begins with one user, and goes with the last. */
 kn_runtime *kr_shared_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
 kn_runtime *kr_shared_take(kn_runtime *s);
 void        kr_shared_drop(kn_runtime *s);
@@ -20,6 +20,11 @@ kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f);
 void        kr_free(kr_context *rt);
 /* Threads that kernels run in when a config asks for so many: 0 takes KOINE_THREADS, else what the machine gives. */
 int kr_threads(int asked);
+
+/* Options for the kernels whose names fit the pattern (koine.h, kn_set_opts); text NULL: the heuristic's again. The
+ * version changes with each call that succeeds. */
+bool     kr_set_opts(kr_context *rt, const char *pattern, const char *text, kn_fault *f);
+uint64_t kr_opts_version(const kr_context *rt);
 
 /* Buffers. A slot (>= 1) is never reused. Bytes are allocated zeroed at the first use. */
 int64_t kr_buffer_new(kr_context *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */

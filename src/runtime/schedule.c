@@ -15,6 +15,7 @@
 void kr_schedule_free(kn_runtime *shared, kr_schedule *s) {
     if (!s) return;
     kl_program_free(&s->p);
+    kn_str_free(&s->opts);
     pthread_mutex_destroy(&s->turn);
     kn_free(shared->a, s, sizeof *s);
 }
@@ -76,7 +77,8 @@ static kr_schedule *find_schedule(const kr_context *rt, const kl_program *p, uin
     *busy                = false;
     for (size_t i = 0; i < sh->nschedule; i++) {
         kr_schedule *s = sh->schedule[i];
-        if (s->key != key || s->interpret != rt->interpret) continue;
+        if (s->key != key || s->interpret != rt->interpret || strcmp(kn_str_c(&s->opts), kn_str_c(&rt->hand_key)))
+            continue;
         if (!s->ready)
             *busy = true;
         else if (kg_graph_equal(s->p.g, p->g))
@@ -114,13 +116,19 @@ static kr_schedule *claim_schedule(kr_context *rt, uint64_t key) {
     s->id        = sh->next_id++;
     s->interpret = rt->interpret;
     pthread_mutex_init(&s->turn, NULL);
+    kn_str_init(&s->opts, sh->a);
+    kn_str_puts(&s->opts, kn_str_c(&rt->hand_key));
+    if (s->opts.failed) {
+        kr_schedule_free(sh, s);
+        return NULL;
+    }
     return sh->schedule[sh->nschedule++] = s;
 }
 
 /* Lowers and compiles what has been claimed. */
 static bool build_schedule(kr_context *rt, kr_schedule *s, kn_fault *f) {
     double start = kn_now();
-    kl_run run   = {.stop = rt->interpret ? KN_STAGE_PLAN : KN_STAGE_ANY};
+    kl_run run   = {.stop = rt->interpret ? KN_STAGE_PLAN : KN_STAGE_ANY, .hand = rt->hand, .nhand = rt->nhand};
 #if defined(KN_DEBUG_VERIFY) && KN_DEBUG_VERIFY
     run.verify = true;
 #endif

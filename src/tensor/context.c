@@ -123,6 +123,15 @@ kn_status kn_get_stats(kn_context *kn, kn_stats *out) {
     return KN_OK;
 }
 
+kn_status kn_set_opts(kn_context *kn, const char *kernel, const char *opts) {
+    kt_call  c;
+    kn_fault f = {0};
+    if (!kn) return KN_ERR_ARG;
+    if (!kernel) return kt_error(kn, KN_ERR_ARG, "kn_set_opts: the kernel's name is NULL");
+    if (!kt_begin_new(&c, "kn_set_opts", kn)) return kn->fault.code;
+    return kr_set_opts(kn->rt, kernel, opts, &f) ? KN_OK : kt_take_fault(kn, &f, "kn_set_opts");
+}
+
 void kn_cancel(kn_context *kn) {
     if (kn && kn->rt) kr_cancel(kn->rt);
 }

@@ -42,6 +42,7 @@ typedef struct jit_capture {
     kr_capture         *run; /* NULL: nothing to do */
     kr_source          *source;
     int                 nsource;
+    uint64_t            opts;  /* kr_opts_version when it was lowered */
     uint64_t            notes; /* kn->notes when those that depend on written buffers were forgotten */
 } jit_capture;
 
@@ -240,6 +241,7 @@ static bool jit_compile(kn_jit *j, jit_capture *c, const kt_trace *t, kn_tensor 
         c->run = kr_capture_new(kn->rt, g, kn->realized, (uint32_t)kn->realized_cap, root, n, result, f);
         ok     = c->run != NULL;
         if (ok) c->source = kr_capture_sources(c->run, &c->nsource);
+        c->opts = kr_opts_version(kn->rt);
     }
     n = 0;
     for (int i = 0; ok && i < c->nout; i++) {
@@ -459,6 +461,7 @@ static bool jit_bind_input(kn_jit *j, jit_capture *c, int i, kn_tensor *t) {
 }
 
 static enum jit_answer jit_prepare(kn_jit *j, jit_capture *c, kn_tensor *const *in) {
+    if (c->opts != kr_opts_version(j->kn->rt)) return JIT_STALE;
     if (!jit_pending(j, c)) return JIT_FAILED;
     if (!jit_compute_inputs(j, c->nin, in)) return JIT_FAILED;
     enum jit_answer a = jit_follow(j, c);
