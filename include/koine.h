@@ -90,6 +90,8 @@ typedef struct kn_config {
     const char *device;    /* "CPU" (default); "INTERP", the reference interpreter; or "NULL", which compiles kernels,
                               runs none and gives zeros: to measure everything else */
     const char *target;    /* code generator of the CPU: "c" (the default, and the only one so far) */
+    const char *machine;   /* what kernels are shaped for: "host" (default), what the CPU says of itself; or "avx512",
+                              "avx2", "sse2", "neon", fixed tables that give the same kernels on every machine */
     const char *cache_dir; /* folder for compiled kernels; NULL: nothing is written outside a temporary file */
     const char *cc;        /* the C compiler to run; default $CC or "cc" */
     int         threads;   /* 0: KOINE_THREADS if set, else what affinity and cgroup allow */
@@ -103,16 +105,16 @@ typedef struct kn_config {
     /* Warnings and notices, a line each; NULL: dropped. */
     void (*log)(void *user, const char *line);
     void  *log_user;
-    kn_runtime *runtime; /* what to share with other contexts; NULL: nothing. cache_dir, cc and threads are then the
-                            runtime's, and not read here */
+    kn_runtime *runtime; /* what to share with other contexts; NULL: nothing. machine, cache_dir, cc and threads are
+                            then the runtime's, and not read here */
     size_t size; /* sizeof(kn_config); set last */
 } kn_config;
 
 /* Programs and compiled kernels, the cache folder and the threads, for several contexts: what one of them has compiled
  * the others find. Contexts that share a runtime may be used in threads of their own; a kernel runs in the runtime's
  * threads if no other context's does, else in its caller's, with the same result. Of cfg (may be NULL) it takes
- * cache_dir, cc, threads and the allocator, which is then called from all those threads. NULL: out of memory or a
- * malformed config. Tensors are not shared: memory that contexts only read is, by kn_wrap and kn_map in each. */
+ * machine, cache_dir, cc, threads and the allocator, which is then called from all those threads. NULL: out of memory
+ * or a malformed config. Tensors are not shared: memory that contexts only read is, by kn_wrap and kn_map in each. */
 KN_API kn_runtime *kn_runtime_new(const kn_config *cfg);
 /* The contexts that use it keep it; it goes with the last of them. */
 KN_API void kn_runtime_close(kn_runtime *rt);

@@ -6,6 +6,7 @@
 #ifndef KN_LOWER_H
 #define KN_LOWER_H
 
+#include "base/machine.h"
 #include "device/cc.h"
 #include "optimize/opts.h"
 #include "rewrite/rewrite.h"
@@ -48,6 +49,7 @@ typedef struct kl_param {
 
 typedef struct kl_program {
     const kn_alloc *alloc;
+    const kn_machine *machine; /* what costs and choices rest on; outlives the program */
     kn_graph       *g;    /* callified */
     kn_ref          root; /* SINK of STOREs into PARAMs */
     kl_param       *param;
@@ -65,7 +67,7 @@ typedef struct kl_program {
     uint64_t        visits, matches; /* nodes matched against rules, and rules that fired, so far */
 } kl_program;
 
-void kl_program_init(kl_program *p, const kn_alloc *a);
+void kl_program_init(kl_program *p, const kn_alloc *a); /* for the default machine */
 void kl_program_free(kl_program *p);
 
 /* Callify (callify.c): what the roots need, as p->g, p->root, p->param. bound[k] is the node of g behind PARAM k: a

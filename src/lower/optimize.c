@@ -33,7 +33,7 @@ static bool count_work(kl_kernel *k) {
 bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     kn_nest nest;
     if (!count_work(k)) return kn_oom(f);
-    if (choose) k->nopts = ko_choose(k->g, k->root, k->opts, KN_MAX_OPTS, f);
+    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->opts, KN_MAX_OPTS, f);
     if (f->code) return false;
     if (!k->nopts) return true;
     if (!ko_nest(k->g, k->root, &nest, f)) return false;

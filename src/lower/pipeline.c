@@ -147,7 +147,8 @@ bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
 
 void kl_program_init(kl_program *p, const kn_alloc *a) {
     memset(p, 0, sizeof *p);
-    p->alloc = a;
+    p->alloc   = a;
+    p->machine = kn_machine_default();
 }
 
 void kl_program_free(kl_program *p) {

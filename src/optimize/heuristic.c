@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LANES = 16, TILE_ROWS = 8, WIDE = 2 * LANES, LARGE = 512 << 10 /* bytes that no longer lie near */ };
+enum { TILE_ROWS = 8, NARROW_ROWS = 14 };
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -20,6 +20,8 @@ typedef struct ko_view {
     kn_nest   *nest;
     ko_access *access;
     int        naccess;
+    const kn_machine *machine;
+    int64_t    lanes, wide; /* of f32: in a vector register, and in the two of a tile's row */
 } ko_view;
 
 /* Iterations of the loops around n, which stands in `reduce` (0: in none). */
@@ -69,9 +71,9 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
 }
 
 /* Lanes for a reduction of that extent, so that whole vectors and the rest one by one take the fewest steps. */
-static int64_t sum_lanes(int64_t extent) {
-    int64_t best = LANES;
-    for (int64_t w = LANES / 2; w >= 4; w /= 2)
+static int64_t sum_lanes(const ko_view *v, int64_t extent) {
+    int64_t best = v->lanes;
+    for (int64_t w = v->lanes / 2; w >= 4; w /= 2)
         if (extent / w + extent % w < extent / best + extent % best) best = w;
     return best;
 }
@@ -81,7 +83,7 @@ static bool reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     int last = -1;
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
-    if (last < 0 || v->nest->origin[last].extent < LANES / 2) return false;
+    if (last < 0 || v->nest->origin[last].extent < v->lanes / 2) return false;
     bool moves = false;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = stride_in(v, &v->access[i], last);
@@ -102,7 +104,7 @@ static double cost_of(const ko_view *v, int lane) {
         bool             depends = lane >= 0 && a->reduce && kg_depends(v->g, a->reduce, v->nest->origin[lane].range);
         if (a->reduce && !depends) {
             if (reduce_lanes(v, a->reduce, &own)) {
-                int64_t e = v->nest->origin[own].extent, l = sum_lanes(e);
+                int64_t e = v->nest->origin[own].extent, l = sum_lanes(v, e);
                 w         = (double)(e / l + e % l) / (double)e;
             }
             cost += a->trips * w;
@@ -111,7 +113,7 @@ static double cost_of(const ko_view *v, int lane) {
         double trips = a->trips;
         if (lane >= 0) {
             int64_t s     = stride_in(v, a, lane);
-            double  lanes = (double)KN_MIN(v->nest->origin[lane].extent, LANES);
+            double  lanes = (double)KN_MIN(v->nest->origin[lane].extent, v->lanes);
             w = s == 1 || (s == 0 && a->reduce) ? 1 / lanes : 1; /* what stands still in no reduction is hoisted */
         }
         cost += trips * w;
@@ -139,6 +141,12 @@ static int64_t tile_rows(int64_t extent, int64_t most) {
     return KN_MIN(most, TILE_ROWS);
 }
 
+/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. */
+static int64_t most_rows(const ko_view *v, int64_t w) {
+    int64_t nv = (w + v->lanes - 1) / v->lanes, fit = (v->machine->vector_registers - 2 - nv) / nv;
+    return KN_MAX(KN_MIN(fit, nv > 1 ? (int64_t)TILE_ROWS : (int64_t)NARROW_ROWS), (int64_t)1);
+}
+
 static bool fills_stage(const kn_graph *g, kn_ref end) {
     kn_ref body = kg_at(g, end, 0);
     return kg_op(g, body) == KN_OP_STORE && kg_space(g, kg_at(g, body, 0)) == KN_LOCAL;
@@ -155,7 +163,7 @@ static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap)
         if (s != 0 && s != 1) return;
     }
     int64_t e = v->nest->origin[last].extent;
-    int64_t width = e >= WIDE ? WIDE : e >= LANES ? LANES : e;
+    int64_t width = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, false},
          opts, n, cap);
 }
@@ -163,7 +171,7 @@ static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap)
 /* A sum that walks whole rows: many lanes make each row it touches worth its page. */
 static bool wide_sums(const ko_view *v, int lane) {
     bool sums = false;
-    if (v->nest->origin[lane].extent < 4 * LANES) return false;
+    if (v->nest->origin[lane].extent < 4 * v->lanes) return false;
     for (int i = 0; i < v->naccess; i++) sums |= v->access[i].reduce && stride_in(v, &v->access[i], lane) == 1;
     return sums;
 }
@@ -182,7 +190,8 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
                 rows *= (double)v->nest->origin[o].extent;
         double bytes = rows * kn_dsize(kg_dtype(v->g, p)), all = bytes * (double)v->nest->origin[lane].extent;
         int    l = position(v->nest, lane, KN_AXIS_LOOP), r = position(v->nest, row, KN_AXIS_LOOP);
-        if (all < LARGE || l < 0 || r < 0 || bytes * (double)w > KN_STAGE_BYTES) continue;
+        double near = (double)v->machine->cache[KN_L2] / 2;
+        if (all < near || l < 0 || r < 0 || bytes * (double)w > KN_MIN(near, (double)KN_STAGE_BYTES)) continue;
         if (r < l) push(v, (kn_opt){KN_OPT_SWAP, r, l, 0, false}, opts, n, cap);
         push(v, (kn_opt){KN_OPT_STAGE, 0, kg_field(v->g, p, KN_F_PARAM_slot), 0, false}, opts, n, cap);
         return;
@@ -215,12 +224,13 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
     }
 }
 
-int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_fault *f) {
     kn_nest nest;
     kn_fault no = {0};
     int      n  = 0;
     if (!ko_nest(g, sink, &nest, &no)) return 0; /* loops with symbolic bounds stay as they are */
-    ko_view v = {.g = g, .nest = &nest};
+    ko_view v = {.g = g, .nest = &nest, .machine = m, .lanes = m->vector_bytes / 4};
+    v.wide    = 2 * v.lanes;
     if (!look(&v, sink, f)) return 0;
 
     /* Output loops of the innermost END; of an ordered kernel those of the outermost, which are around all of it. */
@@ -258,14 +268,14 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
             if (nest.origin[nest.loop[l].origin].closer == tile) end = l;
         if (at != end) push(&v, (kn_opt){KN_OPT_SWAP, at, end, 0, false}, opts, &n, cap);
         at        = position(&nest, lane, -1);
-        int64_t w = e >= WIDE ? WIDE : e >= LANES ? LANES : e;
+        int64_t w = e >= v.wide ? v.wide : e >= v.lanes ? v.lanes : e;
         if (tiled) {
-            int64_t rows = tile_rows(nest.origin[row].extent, w > LANES ? TILE_ROWS : 14);
+            int64_t rows = tile_rows(nest.origin[row].extent, most_rows(&v, w));
             int     r    = position(&nest, row, -1);
             if (rows > 1) push(&v, (kn_opt){KN_OPT_SPLIT, r, rows, KN_AXIS_UPCAST, false}, opts, &n, cap);
             at = position(&nest, lane, KN_AXIS_LOOP);
         }
-        if (!tiled && wide_sums(&v, lane)) w = KN_MIN(e / LANES * LANES, 8 * LANES);
+        if (!tiled && wide_sums(&v, lane)) w = KN_MIN(e / v.lanes * v.lanes, 8 * v.lanes);
         push(&v, (kn_opt){KN_OPT_SPLIT, at, w, KN_AXIS_UPCAST, false}, opts, &n, cap);
         if (tiled) panels(&v, lane, row, w, opts, &n, cap);
     }
@@ -285,7 +295,7 @@ int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f) {
             dot_tile(&v, outputs, tile, opts, &n, cap);
             tiled = false;
         }
-        int64_t e = nest.origin[o].extent, w = e >= 8 * LANES && row < 0 ? 4 * LANES : sum_lanes(e);
+        int64_t e = nest.origin[o].extent, w = e >= 8 * v.lanes && row < 0 ? 4 * v.lanes : sum_lanes(&v, e);
         push(&v, (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, false}, opts, &n,
              cap);
     }

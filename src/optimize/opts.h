@@ -6,6 +6,7 @@
 #ifndef KN_OPTS_H
 #define KN_OPTS_H
 
+#include "base/machine.h"
 #include "dialect/uop.h"
 
 typedef struct kn_opt {
@@ -54,8 +55,8 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f);
 bool ko_edit(kn_nest *nest, const kn_opt *opt, kn_fault *f);
 /* The kernel of the edited nest. 0 on failure, with the graph's fault or f set. */
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f);
-/* A simple choice of options for vector registers of 16 f32; returns how many (0: leave as it is). */
-int ko_choose(kn_graph *g, kn_ref sink, kn_opt *opts, int cap, kn_fault *f);
+/* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). */
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_fault *f);
 
 /* "SPLIT:0:8:UPCAST SWAP:1:2 SPLIT:0:16:THREAD:top STAGE:2" and back. */
 bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f);

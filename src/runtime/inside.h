@@ -39,6 +39,7 @@ struct kn_runtime {
     const kn_alloc *a;
     kn_str          cache_dir, cc_name;
     int             threads;
+    kn_machine      machine; /* of kr_machine; the host's has no name until the first program is lowered */
     atomic_int      users; /* who made it, and contexts */
     pthread_mutex_t lock;  /* of all below */
     pthread_cond_t  settled; /* a schedule has become ready, or is gone */
@@ -89,6 +90,8 @@ void kr_room_free(kr_context *rt, kr_room *room);
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block); /* zeroed */
 void  kr_aligned_free(const kn_alloc *a, void *block, size_t bytes);
 
+/* What kernels are shaped for. The CPU is asked when there is something to lower: opening asks nothing. */
+const kn_machine *kr_machine(kn_runtime *shared);
 /* The compiler, made at its first use. NULL on failure. */
 kd_cc *kr_compiler(kn_runtime *shared, kn_fault *f);
 /* fn(arg, lo, hi) over a partition of 0..n, in the pool if no other context is in it; false: f is set. */

@@ -289,6 +289,7 @@ bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreal
     kl_program_init(&p, rt->shared->a);
     if (!(b.out_slot = kn_zalloc(rt->a, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot))) return kn_oom(f);
     kr_dumper d   = {out, (kn_stage)want};
+    p.machine     = kr_machine(rt->shared);
     kl_run    run = {.stop = (kn_stage)want, .seen = dump_stage, .user = &d,
                    .hand = rt->hand, .nhand = rt->nhand};
     bool      ok  = kl_callify(g, realized, nrealized, roots, n, &p, &b, f) && kl_lower(&p, &run, f);

@@ -161,8 +161,9 @@ kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
         rt->stats.schedule_hits += s != NULL;
         return s && make_room(rt, s, f) ? s : NULL;
     }
-    s->p = *p;
-    ok   = build_schedule(rt, s, f);
+    s->p         = *p;
+    s->p.machine = kr_machine(sh);
+    ok           = build_schedule(rt, s, f);
     pthread_mutex_lock(&sh->lock);
     s->ready = ok;
     if (!ok) remove_schedule(sh, s);

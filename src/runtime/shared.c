@@ -16,6 +16,7 @@ kn_runtime *kr_shared_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) 
     kn_str_puts(&s->cache_dir, cfg->cache_dir ? cfg->cache_dir : "");
     kn_str_puts(&s->cc_name, cfg->cc ? cfg->cc : "");
     s->threads = cfg->threads;
+    if (cfg->machine && kn_machine_named(cfg->machine)) s->machine = *kn_machine_named(cfg->machine);
     atomic_init(&s->users, 1);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->running, NULL);
@@ -44,6 +45,13 @@ void kr_shared_drop(kn_runtime *s) {
     pthread_mutex_destroy(&s->running);
     pthread_mutex_destroy(&s->lock);
     kn_free(a, s, sizeof *s);
+}
+
+const kn_machine *kr_machine(kn_runtime *s) {
+    pthread_mutex_lock(&s->lock);
+    if (!*s->machine.name) kn_machine_host(&s->machine);
+    pthread_mutex_unlock(&s->lock);
+    return &s->machine;
 }
 
 kd_cc *kr_compiler(kn_runtime *s, kn_fault *f) {

@@ -4,6 +4,8 @@
  * context, and every call that would need it fails with the same words. */
 #include "tensor/tensor.h"
 
+#include "base/machine.h"
+
 #include <string.h>
 
 #define CONTEXT_TEXT_(x) #x
@@ -39,6 +41,12 @@ static bool keep_text(kn_context *kn, const char **text) {
     return *text != NULL;
 }
 
+static bool known_machine(const char *name) {
+    bool known = !name;
+    for (int i = 0; kn_machine_names[i] && !known; i++) known = !strcmp(name, kn_machine_names[i]);
+    return known;
+}
+
 static bool check_names(const kn_config *cfg, kn_fault *f) {
     const char *dev   = cfg->device ? cfg->device : "CPU";
     bool        found = false;
@@ -48,6 +56,9 @@ static bool check_names(const kn_config *cfg, kn_fault *f) {
     if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU, INTERP and NULL", dev);
     if (cfg->target && strcmp(cfg->target, "c"))
         return kn_fail(f, KN_ERR_DEVICE, "kn_open: no target \"%s\": this build has c", cfg->target);
+    if (!known_machine(cfg->machine))
+        return kn_fail(f, KN_ERR_ARG, "kn_open: no machine \"%s\": there are host, avx512, avx2, sse2 and neon",
+                       cfg->machine);
     if (cfg->threads < 0) return kn_fail(f, KN_ERR_ARG, "kn_open: %d threads: 0 chooses", cfg->threads);
     return true;
 }
@@ -56,7 +67,7 @@ kn_runtime *kn_runtime_new(const kn_config *user) {
     kn_config cfg = {.size = sizeof cfg};
     kn_fault  f   = {0};
     if (user) cfg = *user;
-    if (cfg.size != sizeof cfg || cfg.threads < 0) return NULL;
+    if (cfg.size != sizeof cfg || cfg.threads < 0 || !known_machine(cfg.machine)) return NULL;
     kn_alloc a = {cfg.alloc, cfg.alloc_user};
     return kr_shared_new(cfg.alloc ? &a : NULL, &cfg, &f);
 }
@@ -78,8 +89,8 @@ kn_context *kn_open(const kn_config *user) {
     kn->alloc = cfg.alloc ? &kn->own : NULL;
     kn->seed  = cfg.seed;
     kn_arena_init(&kn->arena, kn->alloc);
-    bool ok = keep_text(kn, &cfg.device) && keep_text(kn, &cfg.target) && keep_text(kn, &cfg.cache_dir) &&
-              keep_text(kn, &cfg.cc);
+    bool ok = keep_text(kn, &cfg.device) && keep_text(kn, &cfg.target) && keep_text(kn, &cfg.machine) &&
+              keep_text(kn, &cfg.cache_dir) && keep_text(kn, &cfg.cc);
     ok = ok && (kn->g = kg_new(kn->alloc)) && (kn->poison = kt_slot_new(kn, KT_POISON)) &&
          (kn->root = kt_slot_new(kn, KT_SCOPE));
     if (ok && check_names(&cfg, &kn->open_fault)) {

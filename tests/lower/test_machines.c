@@ -1,0 +1,125 @@
+/* test_machines.c - one table, one set of kernels: what is chosen follows the machine's table and nothing else, fits
+ * its registers, and computes the same. */
+#define _GNU_SOURCE
+#include "api/api.h"
+#include "base/machine.h"
+#include "lower/pipeline.h"
+
+#include <stdlib.h>
+
+static kn_context *open_for(const char *machine, int threads) {
+    kn_config cfg = {.machine = machine, .threads = threads, .size = sizeof cfg};
+    return kn_open(&cfg);
+}
+
+static kn_tensor *product(kn_context *kn, kn_dim m, kn_dim k, kn_dim n) {
+    return kn_matmul(kn_empty(kn, KN_F32, KN_DIMS(m, k)), kn_empty(kn, KN_F32, KN_DIMS(k, n)));
+}
+
+/* The text of t's program after Optimize; free it. */
+static char *optimized(kn_tensor *t) {
+    char  *text = NULL;
+    size_t size = 0;
+    FILE  *f    = open_memstream(&text, &size);
+    CHECK_EQ(kn_dump(t, "optimize", f), KN_OK);
+    fclose(f);
+    return text;
+}
+
+static char *program_for(const char *machine, int threads) {
+    kn_context *kn = open_for(machine, threads);
+    kn_scope   *s  = kn_begin(kn);
+    kn_tensor  *x  = product(kn, 300, 200, 400);
+    char       *t  = optimized(kn_softmax(kn_add(x, kn_mul_s(product(kn, 300, 64, 400), 2)), -1));
+    CHECK_EQ(kn_end(s), KN_OK);
+    kn_close(kn);
+    return t;
+}
+
+static void test_same_table_same_kernels(void) {
+    char *first[8] = {0};
+    int   n        = 0;
+    for (; kn_machine_names[n]; n++) {
+        char *again = program_for(kn_machine_names[n], 4);
+        first[n]    = program_for(kn_machine_names[n], 1);
+        CHECK_STR(again, first[n]);
+        free(again);
+    }
+    CHECK(strcmp(first[1], first[2])); /* avx512, avx2 */
+    CHECK(strcmp(first[2], first[3]));
+    for (int i = 0; i < n; i++) free(first[i]);
+}
+
+/* A tile's accumulators, one row of the other operand and what is broadcast: mr nv + nv <= registers - 2. */
+static void tiles_fit(const kn_machine *m) {
+    static const char text[] = "%%a = PARAM {slot=0} [%d, %d]\n%%b = PARAM {slot=1} [%d, %d]\n"
+                               "%%1 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %%a [%d, %d, 1]) "
+                               "(RESHAPE %%b [1, %d, %d]))\n";
+    static const int sizes[][3] = {{1024, 1024, 1024}, {1000, 1000, 1000}, {14, 300, 32}, {128, 64, 10}, {7, 9, 64}};
+    for (int i = 0; i < KN_COUNT(sizes); i++) {
+        char       program[1024];
+        kn_fault   f = {0};
+        kn_graph  *g = kg_new(NULL);
+        kl_program p;
+        kl_run     run = {.stop = KN_STAGE_OPTIMIZE};
+        int        out[2], nout;
+        int a = sizes[i][0], b = sizes[i][1], c = sizes[i][2];
+        snprintf(program, sizeof program, text, a, b, b, c, a, b, b, c);
+        kl_program_init(&p, NULL);
+        p.machine = m;
+        kn_ref r  = kg_parse(g, program, strlen(program), &f);
+        if (CHECK(r && kl_program_from(&p, g, r, out, 2, &nout, &f) && kl_lower(&p, &run, &f))) {
+            int64_t lanes = m->vector_bytes / 4, tile[2] = {1, 1}; /* rows, then the lanes: the last UPCAST */
+            for (int o = 0; o < p.kernel[0].nopts; o++) {
+                const kn_opt *opt = &p.kernel[0].opts[o];
+                if (opt->op != KN_OPT_SPLIT || opt->target != KN_AXIS_UPCAST) continue;
+                tile[0] *= tile[1];
+                tile[1] = opt->arg;
+            }
+            int64_t nv = (tile[1] + lanes - 1) / lanes;
+            if (!CHECK(tile[0] * nv + nv <= m->vector_registers - 2))
+                printf("  %s, %d by %d by %d: %d by %d\n", m->name, a, b, c, (int)tile[0], (int)tile[1]);
+            if (i == 0) CHECK(tile[0] * nv >= 8); /* enough chains to hide an FMA's latency */
+        } else printf("  %s\n", f.text);
+        kl_program_free(&p);
+        kg_free(g);
+    }
+}
+
+static void test_tiles_fit_registers(void) {
+    for (int i = 1; kn_machine_names[i]; i++) tiles_fit(kn_machine_named(kn_machine_names[i]));
+}
+
+/* Kernels shaped for another machine's vectors compute the same. */
+static void test_values_stay(void) {
+    static float a[37 * 53], b[53 * 70], want[37 * 70], y[37 * 70];
+    for (int i = 0; i < KN_COUNT(a); i++) a[i] = (float)(i * 7 % 31 - 15) / 16;
+    for (int i = 0; i < KN_COUNT(b); i++) b[i] = (float)(i * 5 % 29 - 14) / 16;
+    for (int i = -1; i < 0 || kn_machine_names[i]; i++) {
+        kn_config   cfg = {.device = i < 0 ? "INTERP" : "CPU", .machine = i < 0 ? NULL : kn_machine_names[i],
+                           .size = sizeof cfg};
+        kn_context *kn  = kn_open(&cfg);
+        kn_tensor  *t   = kn_softmax(kn_matmul(kn_from(kn, a, KN_F32, KN_DIMS(37, 53)),
+                                               kn_from(kn, b, KN_F32, KN_DIMS(53, 70))), -1);
+        CHECK_EQ(kn_read(t, KN_F32, i < 0 ? want : y, sizeof y), KN_OK);
+        for (int k = 0; i >= 0 && k < KN_COUNT(y); k++)
+            if (!CHECK_NEAR(y[k], want[k], 1e-5)) break;
+        kn_close(kn);
+    }
+}
+
+static void test_unknown(void) {
+    kn_context *kn = open_for("z80", 1);
+    CHECK(kn && strstr(kn_error(kn), "no machine \"z80\"") != NULL);
+    CHECK_EQ(kn_error_code(kn), KN_ERR_ARG);
+    kn_close(kn);
+    CHECK(kn_runtime_new(&(kn_config){.machine = "z80", .size = sizeof(kn_config)}) == NULL);
+}
+
+int main(void) {
+    RUN(test_same_table_same_kernels);
+    RUN(test_tiles_fit_registers);
+    RUN(test_values_stay);
+    RUN(test_unknown);
+    return check_result();
+}
