@@ -1,35 +1,62 @@
 /* fuse.c - kernel boundaries by cost.
  *
  * Walks the program from results to inputs. When a node is reached, every demand for it is known as a use (group,
- * indices, gate). A node is computed in place for each of its uses (inline), or written once to storage by one group
- * (root) and loaded by the others. Roots are: what the program stores; LOADs into GLOBAL (contiguous); and values for
- * which writing and reading back costs less than computing them again. A root joins the group of a user that walks it
- * element by element along its outermost loops, when that makes no cycle: several outputs, one kernel.
+ * indices, gate). A node is computed in place for each of its uses (inline), in LOCAL memory inside loops that all its
+ * uses share (stage), or written once to storage by one group (root) and loaded by the others. Roots are: what the
+ * program stores; LOADs into GLOBAL (contiguous); and values for which writing and reading back costs less than
+ * computing them again. A root joins the group of a user that walks it element by element along its outermost loops,
+ * when that makes no cycle: several outputs, one kernel. At the end groups that read the same values merge (merge.c).
  *
- * Costs are integer-like picoseconds from a crude machine table; deterministic, and independent of the thread count. */
+ * Costs are picoseconds by the machine's table: whole numbers, held in doubles so that none overflows; deterministic,
+ * and independent of the thread count. */
 #include "lower/rangeify.h"
 
 #include <string.h>
 
-/* ---- the machine --------------------------------------------------------------------------------------------- */
-enum { /* picoseconds */
-    PS_ALU = 10, PS_SLOW = 40, PS_EXP = 120, PS_SIN = 300, PS_IDIV = 200, PS_RANDOM = 600, PS_LOAD = 30,
-    PS_READ_BYTE = 10, PS_WRITE_BYTE = 25, PS_DRAM_BYTE = 31, PS_STAGE_BYTE = 3, PS_KERNEL = 1000000
+/* ---- costs --------------------------------------------------------------------------------------------------- */
+enum { /* vector operations that an operation stands for */
+    OPS_SLOW = 4, OPS_EXP = 12, OPS_IDIV = 20, OPS_SIN = 30, OPS_RANDOM = 60, OPS_GATE = 3
 };
-enum { CACHE_BYTES = 4 << 20, CUT = 4 };
+enum { CUT = 4 };
 enum { FULL = 1000 }; /* operations of a kernel; the system's compiler takes the square of a function's length */
 
-static double op_ps(const kn_graph *g, kn_ref n) {
-    int op = kg_op(g, n);
+static double bytes_of(const kl_fuse *z, kn_ref n) {
+    return (double)kg_numel(z->g, n) * kn_dsize(kg_dtype(z->g, n));
+}
+
+double kl_read_ps(const kl_fuse *z, double bytes, kn_level from) {
+    return bytes * (double)z->p->machine->read_ps[from] / (double)z->p->machine->line;
+}
+
+double kl_write_ps(const kl_fuse *z, double bytes, kn_level to) {
+    return bytes * (double)z->p->machine->write_ps[to] / (double)z->p->machine->line;
+}
+
+/* Reading all of a value that lies in memory. */
+static double read_back(const kl_fuse *z, kn_ref n) {
+    double bytes = bytes_of(z, n);
+    return kl_read_ps(z, bytes, kn_machine_level(z->p->machine, bytes));
+}
+
+/* One operation of an element, in vectors. */
+static double alu_ps(const kl_fuse *z, kn_ref n) {
+    const kn_machine *m     = z->p->machine;
+    int64_t           bytes = kn_dsize(kg_dtype(z->g, n)), per = m->vector_bytes * m->alu_per_cycle;
+    return (double)KN_MAX((m->cycle_ps * bytes + per - 1) / per, 1);
+}
+
+static double op_ps(const kl_fuse *z, kn_ref n) {
+    int op = kg_op(z->g, n), ops = 0;
     switch (op) {
-    case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: return PS_SLOW;
-    case KN_OP_EXP2: case KN_OP_LOG2: return PS_EXP;
-    case KN_OP_SIN: case KN_OP_POW: return PS_SIN;
-    case KN_OP_IDIV: case KN_OP_MOD: return PS_IDIV;
-    case KN_OP_THREEFRY: return PS_RANDOM;
-    case KN_OP_REDUCE: return PS_ALU;
-    default: return kn_is_alu(op) ? PS_ALU : 0;
+    case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: ops = OPS_SLOW; break;
+    case KN_OP_EXP2: case KN_OP_LOG2: ops = OPS_EXP; break;
+    case KN_OP_SIN: case KN_OP_POW: ops = OPS_SIN; break;
+    case KN_OP_IDIV: case KN_OP_MOD: ops = OPS_IDIV; break;
+    case KN_OP_THREEFRY: ops = OPS_RANDOM; break;
+    case KN_OP_REDUCE: ops = 1; break;
+    default: ops = kn_is_alu(op); break;
     }
+    return ops ? ops * alu_ps(z, n) : 0;
 }
 
 static bool is_leaf(int op) { return op == KN_OP_CONST || op == KN_OP_PARAM || op == KN_OP_RANGE; }
@@ -92,29 +119,34 @@ static void measure(kl_fuse *z) {
         double   size = (double)kg_numel(z->g, n);
         if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST) continue;
         if (op == KN_OP_PARAM || op == KN_OP_LOAD) {
-            info->work = size * PS_LOAD;
+            info->work = read_back(z, n);
+            if (op == KN_OP_PARAM) z->moved += info->work;
             continue;
         }
         int64_t n_src =
             op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_PAD || op == KN_OP_SHRINK || op == KN_OP_AFTER
                 ? 1
                 : (int64_t)kg_nsrc(z->g, n);
-        double own = op_ps(z->g, n) * (op == KN_OP_REDUCE ? (double)kg_numel(z->g, kg_at(z->g, n, 0)) : size);
+        double own = op_ps(z, n) * (op == KN_OP_REDUCE ? (double)kg_numel(z->g, kg_at(z->g, n, 0)) : size), alu = own;
+        z->arithmetic += own;
         for (int64_t k = 0; k < n_src; k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
-            double w = z->info[s].work, read = (double)kg_numel(z->g, s) * PS_LOAD;
-            if (z->info[s].users > 1 && w > read) w = read;
-            if (op == KN_OP_SHRINK) w *= size / KN_MAX((double)kg_numel(z->g, s), 1.0);
-            own += w;
+            double w = z->info[s].work, c = z->info[s].alu, read = read_back(z, s);
+            double part = op == KN_OP_SHRINK ? size / KN_MAX((double)kg_numel(z->g, s), 1.0) : 1;
+            if (z->info[s].users > 1 && w > read) w = read, c = 0;
+            own += w * part;
+            alu += c * part;
         }
-        if (op == KN_OP_AFTER) own = size * PS_LOAD;
+        if (op == KN_OP_AFTER) own = read_back(z, n), alu = 0;
         info->product = is_product(z->g, n) && !is_gather(z, n);
         for (int64_t k = 0; k < n_src && (kn_is_alu(op) || is_view(op)); k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
             info->product |= z->info[s].product && z->info[s].users == 1;
         }
-        if (is_gather(z, n)) own = size * (PS_LOAD + PS_ALU);
+        if (is_gather(z, n)) own = kl_read_ps(z, bytes_of(z, n), KN_L2) + size * alu_ps(z, n), alu = own;
         info->work = own;
+        info->alu  = alu;
+        if (info->out >= 0) z->moved += kl_write_ps(z, bytes_of(z, n), kn_machine_level(z->p->machine, bytes_of(z, n)));
     }
 }
 
@@ -148,51 +180,101 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
 
 static bool full(const kl_fuse *z, int group) { return z->group[group].size >= FULL; }
 
+/* Written by a kernel of its own and read by those of `readers` groups. */
+static double stored_ps(const kl_fuse *z, kn_ref n, int readers) {
+    double   bytes = bytes_of(z, n);
+    kn_level level = KN_MAX(kn_machine_level(z->p->machine, bytes), KN_L3);
+    return kl_write_ps(z, bytes, level) + readers * kl_read_ps(z, bytes, level) + (double)z->p->machine->launch_ps;
+}
+
 /* Zeros around what a reduction reads again and again: laid out once, its loops have no gates. */
 static bool wants_margin(const kl_fuse *z, kn_ref n) {
-    double evals = 0, size = (double)kg_numel(z->g, n), bytes = size * kn_dsize(kg_dtype(z->g, n));
+    double evals = 0, size = (double)kg_numel(z->g, n);
     bool   reduced = false;
     if (kg_op(z->g, n) != KN_OP_PAD || z->info[n].index || is_mask(z, n)) return false;
     for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
         evals += z->use[u].evals;
         reduced |= in_reduce_loop(z, &z->use[u]);
     }
-    return reduced && evals >= 8 * size && evals * PS_LOAD > bytes * (PS_WRITE_BYTE + PS_DRAM_BYTE) + PS_KERNEL;
+    return reduced && evals >= 8 * size && evals * OPS_GATE * alu_ps(z, n) > stored_ps(z, n, 1);
 }
 
-typedef enum kl_place { KL_INLINE, KL_STAGE, KL_ROOT } kl_place;
+/* What it costs to hold n in LOCAL memory in the loops its uses share; false: it cannot be, c says why. */
+static bool stage_cost(const kl_fuse *z, kn_ref n, kl_choice *c) {
+    const kl_info    *info = &z->info[n];
+    const kn_machine *m    = z->p->machine;
+    bool              staged[KN_MAX_RANK];
+    int64_t           held, size = kn_dsize(kg_dtype(z->g, n));
+    const char       *why = NULL;
+    c->cost[KL_STAGE] = -1;
+    if (info->nuse < 2) why = "one use alone";
+    else if (info->product) why = "a product wants loops of its own";
+    else if (!stage_axes(z, n, staged, &held)) why = "its uses share no loop";
+    if (!why) {
+        /* The axes the uses walk apart are held for each iteration of the others, beside what is held already. */
+        double   live  = (double)held * (double)size + (double)z->group[z->use[info->use].group].staged;
+        kn_level level = kn_machine_level(m, live);
+        double   bytes = bytes_of(z, n);
+        c->cost[KL_STAGE] = kl_write_ps(z, bytes, level) + info->nuse * kl_read_ps(z, bytes, level);
+        if (live > (double)KN_MIN(m->cache[KN_L2] / 2, (int64_t)KN_STAGE_BYTES)) why = "too much for LOCAL memory";
+    }
+    c->illegal[KL_STAGE] = why;
+    return !why;
+}
 
-static kl_place place_of(const kl_fuse *z, kn_ref n) {
+/* Arithmetic done again stays within a quarter of the program's own, what its memory traffic hides, and a launch. */
+static bool too_much_again(const kl_fuse *z, double again) {
+    return z->again + again > z->arithmetic / 4 + z->moved + (double)z->p->machine->launch_ps;
+}
+
+/* Where n is computed. Costs are filled in only where they are weighed. */
+static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     const kl_info *info = &z->info[n];
     int            op   = kg_op(z->g, n);
-    if (info->out >= 0 || (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL)) return KL_ROOT;
-    if (wants_margin(z, n)) return KL_ROOT;
-    if (is_leaf(op) || is_view(op) || is_mask(z, n) || info->index || !kg_numel(z->g, n)) return KL_INLINE;
+    *c = (kl_choice){.place = KL_ROOT};
+    if (info->out >= 0) c->settled = "the program stores it";
+    else if (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL) c->settled = "contiguous";
+    else if (wants_margin(z, n)) c->settled = "its zeros are laid out once";
+    if (c->settled) return;
+    c->place = KL_INLINE;
+    if (is_leaf(op) || is_view(op)) c->settled = "a view";
+    else if (is_mask(z, n) || info->index) c->settled = "index arithmetic";
+    else if (!kg_numel(z->g, n)) c->settled = "no elements";
+    if (c->settled) return;
     double size = (double)kg_numel(z->g, n), evals = 0;
     int    groups = 0, last = -1;
-    bool   nested = false, product = info->product;
+    bool   nested = false;
     for (int u = info->use; u >= 0; u = z->use[u].next) {
         evals += z->use[u].evals;
         if (z->use[u].group != last) groups++;
         last = z->use[u].group;
-        if (full(z, last) && kg_dtype(z->g, n) != KN_INDEX) return KL_ROOT;
+        if (full(z, last) && kg_dtype(z->g, n) != KN_INDEX) {
+            c->place   = KL_ROOT;
+            c->settled = "its kernel is full";
+            return;
+        }
     }
     double again = evals / size - 1, inlined = again > 0 ? again * info->work : 0;
-    if (product)
+    if (info->product)
         for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
-    bool   must_store = op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n), staged[KN_MAX_RANK];
-    double bytes      = size * kn_dsize(kg_dtype(z->g, n));
-    double  root = bytes * (PS_WRITE_BYTE + groups * (bytes > CACHE_BYTES ? PS_DRAM_BYTE : PS_READ_BYTE)) + PS_KERNEL;
-    double stage      = bytes * PS_STAGE_BYTE * (1 + info->nuse);
-    int64_t held;
-    if (!must_store && inlined <= KN_MIN(root, stage)) return KL_INLINE;
-    if (!product && info->nuse > 1 && stage < root && stage_axes(z, n, staged, &held) &&
-        held * kn_dsize(kg_dtype(z->g, n)) <= KN_STAGE_BYTES)
-        return KL_STAGE;
+    c->cost[KL_INLINE] = inlined;
+    c->cost[KL_ROOT]   = stored_ps(z, n, groups);
+    c->again           = again > 0 ? again * info->alu : 0;
+    if (op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n))
+        c->illegal[KL_INLINE] = "a reduction is not done twice";
+    else if (again > 1e-6 && too_much_again(z, c->again))
+        c->illegal[KL_INLINE] = "too much would be computed again";
+    bool stage = stage_cost(z, n, c) && c->cost[KL_STAGE] < c->cost[KL_ROOT];
+    if (!c->illegal[KL_INLINE] && inlined <= (stage ? c->cost[KL_STAGE] : c->cost[KL_ROOT])) return;
+    if (stage) {
+        c->place = KL_STAGE;
+        return;
+    }
     /* One kernel computes it again while its row is near, in vectors; storing it would cut that kernel in two, and what
      * both halves read would be read twice. */
-    return must_store || inlined > (groups == 1 && again < 1.5 ? CUT : 1) * root ? KL_ROOT : KL_INLINE;
+    c->cost[KL_ROOT] *= groups == 1 && again < 1.5 ? CUT : 1;
+    c->place = c->illegal[KL_INLINE] || inlined > c->cost[KL_ROOT] ? KL_ROOT : KL_INLINE;
 }
 
 /* Does the use walk the node along the group's outermost loops, each axis one loop, in order? */
@@ -302,6 +384,7 @@ static bool make_stage(kl_fuse *z, kn_ref n) {
         if (!kl_new_range(z, dims[a], false, around, count, &idx[a])) return false;
         around[count++] = (int)z->nrange - 1;
     }
+    z->group[st.group].staged += held * kn_dsize(kg_dtype(z->g, n));
     for (int u = info->use; u >= 0; u = z->use[u].next) z->use[u].load = true;
     if (!kl_add_use(z, n, st.group, idx, 0, &st.use))
         return false; /* the list's first: built before those that read it */
@@ -332,12 +415,15 @@ bool kl_decide(kl_fuse *z) {
         int      op   = kg_op(z->g, n);
         kl_info *info = &z->info[n];
         if (op == KN_OP_SINK || op == KN_OP_STORE) continue;
-        kl_place place = place_of(z, n);
-        if (place == KL_STAGE) {
+        kl_choice c;
+        choose(z, n, &c);
+        if (z->p->explain && !(info->choice = kn_arena_copy(&z->arena, &c, sizeof c))) return kn_oom(z->f);
+        if (c.place == KL_STAGE) {
             if (!make_stage(z, n)) return false;
             continue;
         }
-        if (place == KL_ROOT) {
+        if (c.place == KL_INLINE) z->again += c.again;
+        if (c.place == KL_ROOT) {
             if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
             continue;
         }

@@ -49,6 +49,7 @@ typedef struct kl_param {
 
 typedef struct kl_program {
     const kn_alloc *alloc;
+    kn_str           *explain; /* what was weighed, chosen and refused is written here; NULL: not asked for */
     const kn_machine *machine; /* what costs and choices rest on; outlives the program */
     kn_graph       *g;    /* callified */
     kn_ref          root; /* SINK of STOREs into PARAMs */

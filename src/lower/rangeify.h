@@ -22,6 +22,16 @@ typedef struct kl_use {
     double  evals; /* how often it is evaluated */
 } kl_use;
 
+typedef enum kl_place { KL_INLINE, KL_STAGE, KL_ROOT, KL_PLACES } kl_place;
+
+typedef struct kl_choice { /* where a node is computed, and what was weighed */
+    kl_place    place;
+    const char *settled;            /* why nothing was weighed, or NULL */
+    double      cost[KL_PLACES];    /* picoseconds more than computing it once; negative: has no meaning */
+    const char *illegal[KL_PLACES]; /* why the place was out of the question, or NULL */
+    double      again;              /* arithmetic of the inline place beyond computing it once */
+} kl_choice;
+
 typedef struct kl_info { /* per node of the program's graph */
     int    use, nuse; /* list of uses */
     int    storage;   /* number of the storage it is written to, -1 none */
@@ -31,6 +41,8 @@ typedef struct kl_info { /* per node of the program's graph */
     bool   index;     /* an integer made of arange and constants alone: index arithmetic, never stored */
     bool   product;   /* computes a product with reuse in place, which wants a register tile and loops of its own */
     double work;      /* picoseconds to compute all its elements once, in place */
+    double alu;       /* of it, what is no memory traffic */
+    const kl_choice *choice; /* kept for an explanation, else NULL */
 } kl_info;
 
 typedef struct kl_out { /* a STORE of the program */
@@ -56,6 +68,7 @@ typedef struct kl_group {
     kn_ref range[KN_MAX_RANK]; /* output loops, outermost first */
     int    nrange;
     bool   empty;              /* no elements: no kernel */
+    int64_t staged;            /* bytes of LOCAL memory */
     int    size;               /* operations in place, counted for each use */
     int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
 } kl_group;
@@ -86,6 +99,7 @@ typedef struct kl_fuse {
     kn_rw       rw;    /* on r */
     kn_fault   *f;
     kn_arena    arena;
+    double      arithmetic, moved, again; /* picoseconds: of the program once, of its inputs and outputs, of repeats */
     kn_ref     *order; /* reachable nodes, ascending */
     uint32_t    norder;
     kl_info    *info;
@@ -124,6 +138,8 @@ kn_ref kl_flat(kl_fuse *z, int use); /* the row-major element number a use asks 
 bool   kl_spread(kl_fuse *z, int use); /* what this use asks of its node's sources */
 kn_ref kl_stored_value(const kn_graph *g, kn_ref store); /* what a STORE stores, its RESHAPEs taken off */
 /* fuse.c */
+double kl_read_ps(const kl_fuse *z, double bytes, kn_level from); /* streaming so many bytes */
+double kl_write_ps(const kl_fuse *z, double bytes, kn_level to);
 bool kl_decide(kl_fuse *z);
 
 #endif
