@@ -250,6 +250,7 @@ static bool set_change(kn_graph *g, kn_set *a, uint32_t bit, bool in) {
 
 bool kg_infer_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *p) {
     int start = kn_range_start(nd->op);
+    if (nd->op == KN_OP_REDUCE && g->words[nd->arg][KN_F_REDUCE_prefix]) start = -1;
     for (uint32_t i = 0; i < nd->nsrc; i++) {
         const kn_set *s = &kg_prop(g, src[i])->set;
         if (start >= 0 && (int)i >= start)

@@ -94,10 +94,10 @@ kn_ref kg_shrink(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *di
 }
 
 kn_ref kg_reduce(kn_graph *g, kn_ref x, int op, const int64_t *axes, int naxes) {
-    int64_t w[KN_MAX_RANK + 1] = {op};
+    int64_t w[KN_MAX_RANK + KN_REDUCE_WORDS] = {[KN_F_REDUCE_op] = op};
     if (naxes > KN_MAX_RANK) return kn_fail(&g->fault, KN_ERR_ARG, "REDUCE: %d axes", naxes), 0;
-    if (naxes) memcpy(w + 1, axes, (size_t)naxes * sizeof *w);
-    return make_words(g, KN_OP_REDUCE, w, naxes + 1, &x, 1);
+    if (naxes) memcpy(w + KN_REDUCE_WORDS, axes, (size_t)naxes * sizeof *w);
+    return make_words(g, KN_OP_REDUCE, w, naxes + KN_REDUCE_WORDS, &x, 1);
 }
 
 /* x followed by n more sources, as one op. */
@@ -113,9 +113,18 @@ static kn_ref with_tail(kn_graph *g, int op, uint64_t arg, kn_ref x, const kn_re
 }
 
 kn_ref kg_reduce_ranges(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges) {
-    int64_t  w   = op;
-    uint64_t arg = kg_intern_words(g, &w, 1);
+    int64_t  w[KN_REDUCE_WORDS] = {[KN_F_REDUCE_op] = op};
+    uint64_t arg                = kg_intern_words(g, w, KN_REDUCE_WORDS);
     return arg ? with_tail(g, KN_OP_REDUCE, arg, x, ranges, nranges) : 0;
+}
+
+kn_ref kg_prefix(kn_graph *g, kn_ref x, int op, kn_ref range) {
+    int64_t w[KN_REDUCE_WORDS] = {[KN_F_REDUCE_op] = op, [KN_F_REDUCE_prefix] = 1};
+    return make_words(g, KN_OP_REDUCE, w, KN_REDUCE_WORDS, (kn_ref[]){x, range}, 2);
+}
+
+bool kg_is_prefix(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_REDUCE && kg_field(g, n, KN_F_REDUCE_prefix);
 }
 
 kn_ref kg_range(kn_graph *g, kn_ref bound, int64_t id, int type) {

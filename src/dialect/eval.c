@@ -319,7 +319,13 @@ static bool ev_loop(ev *e, ev_frame *f) {
         f->phase = OPEN;
         return ev_demand(e, r->src[0]);
     case OPEN:
-        if (!ev_read_bound(e, c->src[f->level + 1], &f->bound)) return false;
+        if (kg_is_prefix(e->g, c->id)) { /* up to where the loop around stands; ends as it began, at that iteration */
+            if (!r->stamp)
+                return kn_fail(e->fault, KN_ERR_ARG, "%%%u REDUCE: a prefix outside the loop it runs along", c->id);
+            f->bound = r->one.i + 1;
+        } else if (!ev_read_bound(e, c->src[f->level + 1], &f->bound)) {
+            return false;
+        }
         f->saved       = r->one.i;
         f->saved_stamp = r->stamp;
         f->phase       = NEXT;

@@ -406,7 +406,10 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
     case SH_REDUCE:
         if (w[0] != KN_OP_ADD && w[0] != KN_OP_MUL && w[0] != KN_OP_MAX && w[0] != KN_OP_MIN)
             return bad(g, KN_ERR_ARG, nd, "op must be ADD, MUL, MAX or MIN");
-        return check_ranges(g, nd, src) && shape_collapse(g, nd, src, w + 1, (int)w[-1] - 1, out);
+        if (w[KN_F_REDUCE_prefix] && (nd->nsrc != 2 || w[-1] != KN_REDUCE_WORDS))
+            return bad(g, KN_ERR_ARG, nd, "a prefix runs along one range");
+        return check_ranges(g, nd, src) &&
+               shape_collapse(g, nd, src, w + KN_REDUCE_WORDS, (int)w[-1] - KN_REDUCE_WORDS, out);
     case SH_GETTUPLE: {
         kn_ref t = kg_op(g, src[0]) == KN_OP_TUPLE ? src[0] : kg_at(g, src[0], 0);
         in       = kg_prop(g, kg_at(g, t, (uint32_t)nd->arg))->shape;

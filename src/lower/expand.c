@@ -13,7 +13,8 @@
 
 typedef struct kl_grow {
     kn_graph *g;
-    kn_ref   *map;
+    kn_ref   *map, *order; /* order: the kernel's nodes before, ascending */
+    uint32_t  count;
     int       rank; /* of every value that any expanded range reaches */
     int64_t   next_reg;
 } kl_grow;
@@ -133,6 +134,44 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
     return over_lanes(e, op, kg_load(g, kg_reshape(g, kg_after(g, reg, &body, 1), shape, rank)), lane, nlane);
 }
 
+/* The loops around the one that the prefix runs along: where its accumulator is set anew. */
+static int loops_around(kl_grow *e, kn_ref range, kn_ref *open, int cap) {
+    int n = 0;
+    for (uint32_t i = 0; i < e->count; i++) {
+        kn_ref end = e->order[i];
+        int    at = 0;
+        if (kg_op(e->g, end) != KN_OP_END) continue;
+        for (uint32_t k = 1; k < kg_nsrc(e->g, end); k++)
+            if (kg_at(e->g, end, k) == range) at = (int)k;
+        if (!at) continue;
+        kn_ref r[64];
+        int    m = KN_MIN(kg_ranges(e->g, end, r, KN_COUNT(r)), KN_COUNT(r));
+        for (int k = 1; k < at && n < cap; k++) open[n++] = kg_at(e->g, end, (uint32_t)k);
+        for (int k = 0; k < m && n < cap; k++) open[n++] = r[k];
+    }
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (!ko_is_lane(type_of(e->g, open[i]))) open[kept++] = open[i]; /* a loop stays the node it is */
+    return kept;
+}
+
+/* A scan: an accumulator set around the loop, updated and read in each iteration. */
+static kn_ref expand_prefix(kl_grow *e, kn_ref n) {
+    kn_graph *g  = e->g;
+    kn_ref    x  = e->map[kg_at(g, n, 0)], open[64], range = kg_at(g, n, 1);
+    int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, x), rank;
+    int64_t   shape[KN_MAX_RANK];
+    memcpy(shape, kg_shape(g, x, &rank), sizeof shape[0] * (size_t)kg_rank(g, x));
+    kn_scalar id   = kn_identity(op, dt);
+    kn_ref    zero = kn_is_float(dt) ? kg_float(g, dt, id.f) : kg_make(g, KN_OP_CONST, dt, (uint64_t)id.i, NULL, 0);
+    kn_ref    reg  = kg_buffer(g, e->next_reg++, kg_numel(g, x), dt, 0, KN_REG);
+    int       around = loops_around(e, range, open, KN_COUNT(open));
+    kn_ref    init = kg_store(g, kg_reshape(g, kg_after(g, reg, open, around), shape, rank), zero, 0);
+    kn_ref    deps[2] = {init, e->map[range]}, at = kg_reshape(g, kg_after(g, reg, deps, 2), shape, rank);
+    kn_ref    done = at ? kg_store(g, at, kg_op2(g, op, kg_load(g, at), x), 0) : 0;
+    return done ? kg_load(g, kg_reshape(g, kg_after(g, reg, &done, 1), shape, rank)) : 0;
+}
+
 static kn_ref expand_end(kl_grow *e, kn_ref n) {
     kn_ref body = e->map[kg_at(e->g, n, 0)];
     for (uint32_t i = kg_nsrc(e->g, n); i-- > 1 && body;) {
@@ -150,7 +189,9 @@ static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
             return kg_iota(g, kg_const_int(g, kg_at(g, n, 0)), kg_field(g, n, KN_F_RANGE_id), type_of(g, n), e->rank,
                            (int)kg_field(g, n, KN_F_RANGE_axis));
         return kg_with_src(g, n, src, k);
-    case KN_OP_REDUCE: return kg_nsrc(g, n) > 1 ? expand_reduce(e, n) : kg_with_src(g, n, src, k);
+    case KN_OP_REDUCE:
+        if (kg_is_prefix(g, n)) return expand_prefix(e, n);
+        return kg_nsrc(g, n) > 1 ? expand_reduce(e, n) : kg_with_src(g, n, src, k);
     case KN_OP_END: return expand_end(e, n);
     default: return kg_with_src(g, n, src, k);
     }
@@ -163,6 +204,8 @@ bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
     size_t   cap = 0, size = (size_t)k->root + 1;
     bool     ok = false;
     if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(f);
+    e.order = order;
+    e.count = n;
     if (!(e.map = kn_zalloc(p->alloc, size * sizeof *e.map))) goto oom;
     for (uint32_t i = 0; i < n; i++) {
         if (kg_op(k->g, order[i]) == KN_OP_BUFFER)

@@ -310,7 +310,7 @@ bool kl_spread(kl_fuse *z, int use) {
         const int64_t *w = kg_words(z->g, n, &count);
         if (kg_nsrc(z->g, n) > 1) break;
         if (kg_numel(z->g, src) == 0) return true; /* the identity */
-        return spread_reduce(z, use, src, w + 1, count - 1, idx);
+        return spread_reduce(z, use, src, w + KN_REDUCE_WORDS, count - KN_REDUCE_WORDS, idx);
     }
     case KN_OP_BITCAST: return spread_bitcast(z, use, n, src, idx);
     default:
