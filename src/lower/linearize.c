@@ -62,6 +62,8 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
         kn_ref e = order[i];
         if (kg_op(g, e) == KN_OP_AFTER)
             for (uint32_t s = 1; s < kg_nsrc(g, e); s++) awaited[kg_at(g, e, s)] = 1;
+        if (awaited[e] && (kg_op(g, e) == KN_OP_GROUP || kg_op(g, e) == KN_OP_END)) /* and with it what it is made of */
+            for (uint32_t s = 0; s < (kg_op(g, e) == KN_OP_END ? 1 : kg_nsrc(g, e)); s++) awaited[kg_at(g, e, s)] = 1;
         if (kg_op(g, e) != KN_OP_END) continue;
         kn_ref r = kg_at(g, e, 1);
         if (kg_nsrc(g, e) != 2 || of_range[r] >= 0) {
