@@ -1,113 +1,200 @@
-/* apply.c - the edited nest becomes the graph: one substitution a closer.
+/* apply.c - the edited nest becomes the graph: one substitution a closer, outermost first.
  *
- * Takes: a kernel and its nest. Gives: the kernel with every range split, typed and ordered as the nest says; what a
- * factor leaves over (PEEL) is a copy of the body in loops of its own. */
+ * Takes: a kernel and its nest. Gives: the kernel with every range cut, typed and ordered as the nest says (pieces.c),
+ * carried sums in memory, and panels, prefetches and streams (stage.c). */
 #include "optimize/apply.h"
 
 #include <string.h>
 
-typedef struct ko_variant { /* one combination of main and tail pieces of a closer's ranges */
-    kn_ref from[KN_MAX_NEST], to[KN_MAX_NEST], loop[KN_MAX_NEST];
-    int    nsub, nloop;
-} ko_variant;
+enum { MAX_PARTS = 64 };
 
-static kn_ref new_range(ko_state *s, int64_t extent, int type, int slot) {
-    int64_t w[KN_RANGE_WORDS] = {s->next_id++, type, 0, ko_is_lane(type) ? slot : 0};
-    kn_ref  bound             = kg_idx(s->g, extent);
-    return kg_make(s->g, KN_OP_RANGE, 0, kg_intern_words(s->g, w, KN_RANGE_WORDS), &bound, 1);
+/* ---- carried sums -------------------------------------------------------------------------------------------- */
+
+/* The sum's parts that run over the carried loop, and those that do not; range: that loop. */
+static bool carried_parts(ko_state *s, kn_ref reduce, kn_ref *each, kn_ref *rest, kn_ref *range, int *place) {
+    kn_graph *g  = s->g;
+    int       op = (int)kg_field(g, reduce, KN_F_REDUCE_op), origins[KN_MAX_NEST], piece[KN_MAX_NEST] = {0}, n = 0;
+    unsigned  has[KN_MAX_NEST];
+    for (uint32_t k = 1; k < kg_nsrc(g, reduce); k++)
+        for (int i = 0; i < s->nest->norigin && n < KN_MAX_NEST; i++)
+            if (s->nest->origin[i].id == kg_field(g, kg_at(g, reduce, k), KN_F_RANGE_id)) origins[n++] = i;
+    for (int k = 0; k < n; k++) has[k] = ko_pieces(s, reduce, k, origins[k]);
+    kn_ref shared = 0;
+    *each = *rest = *range = 0;
+    for (;;) {
+        ko_variant v;
+        kn_ref     loop[KN_MAX_NEST], own = 0;
+        int        nl = 0;
+        if (!ko_make_variant(s, reduce, origins, n, piece, &v)) return false;
+        kn_ref x = ko_variant_body(s, reduce, origins, n, &v, kg_at(g, reduce, 0), op);
+        for (int l = 0; l < v.nloop; l++) {
+            if (v.loop[l].carry) own = v.loop[l].range, *place = v.loop[l].place;
+            else loop[nl++] = v.loop[l].range;
+        }
+        if (own && shared) x = x ? kg_substitute(g, x, &own, &shared, 1) : 0;
+        if (own && !shared) shared = own;
+        x = x && nl ? kg_reduce_ranges(g, x, op, loop, nl) : x;
+        if (!x) return false;
+        kn_ref *to = own ? each : rest;
+        *to        = *to ? kg_op2(g, op, *to, x) : x;
+        int k = 0; /* the next combination of pieces */
+        for (; k < n; k++) {
+            do piece[k]++;
+            while (piece[k] < KO_PIECES && !(has[k] >> piece[k] & 1));
+            if (piece[k] < KO_PIECES) break;
+            piece[k] = KO_MAIN;
+        }
+        if (k == n) break;
+    }
+    *range = shared;
+    return *each && shared;
 }
 
-/* Pieces chosen by the bits of `tails`: bit k set takes the tail of the closer's k-th range. */
-static bool make_variant(ko_state *s, const int *origins, int n, unsigned tails, ko_variant *v) {
-    const kn_nest *nest = s->nest;
-    kn_graph      *g    = s->g;
-    v->nsub = v->nloop = 0;
-    kn_ref sum[KN_MAX_NEST] = {0};
-    for (int l = 0; l < nest->nloop; l++) { /* nest order, so that the loops come out outermost first */
-        int k = 0;
-        while (k < n && origins[k] != nest->loop[l].origin) k++;
-        if (k == n || tails >> k & 1) continue;
-        kn_ref r = new_range(s, nest->loop[l].extent, nest->loop[l].type, s->slot[l]);
-        kn_ref t = nest->loop[l].stride == 1 ? r : kg_op2(g, KN_OP_MUL, r, kg_idx(g, nest->loop[l].stride));
-        sum[k]   = sum[k] ? kg_op2(g, KN_OP_ADD, sum[k], t) : t;
-        v->loop[v->nloop++] = r;
-    }
-    for (int k = 0; k < n; k++) {
-        const kn_origin *o = &nest->origin[origins[k]];
-        if (tails >> k & 1) {
-            kn_ref base = kg_idx(g, o->extent - o->tail);
-            if (o->tail == 1) {
-                sum[k] = base;
-            } else {
-                kn_ref r = new_range(s, o->tail, o->tail_type, s->tail_slot[origins[k]]);
-                sum[k]   = kg_op2(g, KN_OP_ADD, r, base);
-                v->loop[v->nloop++] = r;
-            }
+/* The variant's loops inside the carried one, and lanes anywhere: the axes of what it keeps. */
+typedef struct ko_inner {
+    kn_ref range[KN_MAX_NEST], outer[KN_MAX_NEST];
+    int    place[KN_MAX_NEST], n, nouter;
+} ko_inner;
+
+static void inner_loops(const ko_state *s, const ko_variant *v, int place, ko_inner *in) {
+    in->n = in->nouter = 0;
+    for (int l = 0; l < v->nloop; l++) {
+        kn_ref r = v->loop[l].range;
+        if (v->loop[l].place < place && !ko_is_lane((int)kg_field(s->g, r, KN_F_RANGE_type))) {
+            in->outer[in->nouter++] = r;
+            continue;
         }
-        v->from[v->nsub] = o->range;
-        v->to[v->nsub++] = sum[k];
-        if (!sum[k]) return false;
+        in->place[in->n]   = v->loop[l].place;
+        in->range[in->n++] = r;
+    }
+}
+
+static bool fresh_loops(ko_state *s, const ko_inner *in, kn_ref *to) {
+    kn_graph *g = s->g;
+    for (int l = 0; l < in->n; l++) {
+        kn_ref r = in->range[l];
+        to[l]    = ko_new_range(s, kg_at(g, r, 0), (int)kg_field(g, r, KN_F_RANGE_type),
+                                (int)kg_field(g, r, KN_F_RANGE_axis), in->place[l]);
+        if (!to[l]) return false;
     }
     return true;
 }
 
-/* A copy of the body fills stages of its own: their LOCAL buffers get new slots. */
-static bool own_stages(ko_state *s, kn_ref body, ko_variant *v) {
-    kn_graph *g = s->g;
-    kn_ref   *order;
-    uint32_t  n;
-    bool      ok = true;
-    if (!kg_reach(g, &body, 1, &order, &n)) return false;
-    for (uint32_t i = 0; i < n && ok; i++) {
-        kn_ref st = order[i], b;
-        if (kg_op(g, st) != KN_OP_STORE || kg_space(g, kg_at(g, st, 0)) != KN_LOCAL) continue;
-        bool moves = false, known = false;
-        for (int k = 0; k < v->nsub; k++) /* filled anew for each value of the range, which the address does not tell */
-            moves |= kg_op(g, v->from[k]) == KN_OP_RANGE && kg_depends(g, st, v->from[k]) &&
-                     !kg_depends(g, kg_at(g, kg_at(g, st, 0), 1), v->from[k]);
-        for (b = kg_at(g, st, 0); kg_op(g, b) != KN_OP_BUFFER;) b = kg_at(g, b, 0);
-        for (int k = 0; k < v->nsub; k++) known |= v->from[k] == b;
-        if (!moves || known) continue;
-        if (!(ok = v->nsub < KN_MAX_NEST)) break;
-        v->from[v->nsub]  = b;
-        v->to[v->nsub++] = kg_buffer(g, s->next_local++, kg_numel(g, b), kg_dtype(g, b), 0, KN_LOCAL);
-    }
-    kn_free(kg_alloc(g), order, n * sizeof *order);
-    return ok;
+static kn_ref moved(kn_graph *g, kn_ref x, const ko_inner *in, const kn_ref *to) {
+    return x ? kg_substitute(g, x, in->range, to, in->n) : 0;
 }
 
-static kn_ref apply_closer(ko_state *s, kn_ref closer, kn_ref body, const int *origins, int n) {
+/* END(STORE(at, f(sum))) with the sum kept in memory over the carried loop c: the loops inside c clear it, then for each
+ * c the loops inside add to it, then the loops inside store f of it. */
+static kn_ref carry_end(ko_state *s, const ko_variant *v, kn_ref body, kn_ref reduce, kn_carry space) {
+    kn_graph *g = s->g;
+    kn_ref    each, rest, c, to[KN_MAX_NEST], deps[KN_MAX_NEST + 2], loops[KN_MAX_NEST + 1];
+    ko_inner  in;
+    int       place = 0, op = (int)kg_field(g, reduce, KN_F_REDUCE_op), dt = kg_dtype(g, reduce);
+    if (!carried_parts(s, reduce, &each, &rest, &c, &place)) return 0;
+    inner_loops(s, v, place, &in);
+    kn_ref at = kg_at(g, body, 0), memory = kg_at(g, at, 0), where = kg_at(g, at, 1), value = kg_at(g, body, 1);
+    kn_ref gate = kg_nsrc(g, body) == 3 && space == KN_CARRY_OUT ? kg_at(g, body, 2) : 0, zero = ko_identity(g, op, dt);
+    if (space == KN_CARRY_LOCAL) {
+        int64_t size = 1;
+        where        = kg_idx(g, 0);
+        for (int l = in.n; l-- > 0;) {
+            where = kg_op2(g, KN_OP_ADD, where, kg_op2(g, KN_OP_MUL, in.range[l], kg_idx(g, size)));
+            size  = kn_sat_mul(size, kg_const_int(g, kg_at(g, in.range[l], 0)));
+        }
+        if (size > KN_STAGE_BYTES / kn_dsize(dt))
+            return kn_fail(s->f, KN_ERR_ARG, "CARRY: %lld sums are more than LOCAL memory holds", (long long)size), 0;
+        memory = kg_buffer(g, s->next_local++, size, dt, 0, KN_LOCAL);
+    } else if (kg_dtype(g, memory) != dt) {
+        return kn_fail(s->f, KN_ERR_ARG, "CARRY: the output is not of the sum's dtype"), 0;
+    }
+    /* clear */
+    if (!fresh_loops(s, &in, to)) return 0;
+    kn_ref idx  = moved(g, where, &in, to), open = in.nouter ? kg_after(g, memory, in.outer, in.nouter) : memory;
+    kn_ref done = kg_store(g, kg_index(g, open, &idx, 1), zero, gate ? moved(g, gate, &in, to) : 0);
+    done        = kg_end(g, done, to, in.n);
+    /* add */
+    if (!fresh_loops(s, &in, to)) return 0;
+    deps[0] = done;
+    deps[1] = loops[0] = c;
+    memcpy(deps + 2, in.outer, (size_t)in.nouter * sizeof *deps);
+    memcpy(loops + 1, to, (size_t)in.n * sizeof *loops);
+    idx            = moved(g, where, &in, to);
+    kn_ref slot    = kg_index(g, kg_after(g, memory, deps, in.nouter + 2), &idx, 1);
+    kn_ref own     = gate ? moved(g, gate, &in, to) : 0;
+    kn_ref before  = own ? kg_load_gated(g, slot, zero, own) : kg_load(g, slot), term = moved(g, each, &in, to);
+    done           = term ? kg_end(g, kg_store(g, slot, kg_op2(g, op, before, term), own), loops, in.n + 1) : 0;
+    /* store */
+    slot       = kg_index(g, kg_after(g, memory, &done, 1), &where, 1);
+    kn_ref sum = gate ? kg_load_gated(g, slot, zero, gate) : kg_load(g, slot);
+    if (rest) sum = kg_op2(g, op, sum, rest);
+    value = sum ? kg_substitute(g, value, &reduce, &sum, 1) : 0;
+    if (!value) return 0;
+    kn_ref st = kg_store(g, at, value, kg_nsrc(g, body) == 3 ? kg_at(g, body, 2) : 0);
+    return kg_end(g, kg_end(g, st, in.range, in.n), in.outer, in.nouter);
+}
+
+/* The REDUCE in an END's body whose sums some loop carries past an output loop; its space. */
+static kn_ref carried_in(const ko_state *s, const ko_variant *v, kn_ref body, kn_carry *space) {
+    const kn_nest *nest = s->nest;
+    kn_ref        *order, found = 0;
+    uint32_t       n;
+    int            l = 0;
+    while (l < nest->nloop && !nest->loop[l].carry) l++;
+    bool past = false;
+    for (int i = 0; i < v->nloop; i++)
+        past |= v->loop[i].place > l && !ko_is_lane((int)kg_field(s->g, v->loop[i].range, KN_F_RANGE_type));
+    if (l == nest->nloop || !past) return 0; /* it is inside them all anyway */
+    if (!kg_reach(s->g, &body, 1, &order, &n)) return kn_oom(s->f), 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 1; kg_op(s->g, order[i]) == KN_OP_REDUCE && k < kg_nsrc(s->g, order[i]); k++)
+            if (kg_field(s->g, kg_at(s->g, order[i], k), KN_F_RANGE_id) == nest->origin[nest->loop[l].origin].id)
+                found = order[i];
+    kn_free(kg_alloc(s->g), order, n * sizeof *order);
+    *space = nest->loop[l].carry;
+    return found;
+}
+
+/* ---- closers ------------------------------------------------------------------------------------------------- */
+
+static kn_ref apply_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, int op) {
+    kn_graph  *g = s->g;
+    ko_variant v;
+    kn_ref     loop[KN_MAX_NEST], reduce;
+    kn_carry   space = KN_CARRY_NONE;
+    if (!ko_make_variant(s, closer, origins, n, piece, &v)) return 0;
+    kn_ref b = ko_variant_body(s, closer, origins, n, &v, kg_at(g, closer, 0), op);
+    if (!b) return 0;
+    if (op < 0 && (reduce = carried_in(s, &v, b, &space))) return carry_end(s, &v, b, reduce, space);
+    for (int l = 0; l < v.nloop; l++) loop[l] = v.loop[l].range;
+    if (op < 0) return kg_end(g, b, loop, v.nloop);
+    return v.nloop ? kg_reduce_ranges(g, b, op, loop, v.nloop) : b;
+}
+
+static kn_ref apply_closer(ko_state *s, kn_ref closer, const int *origins, int n) {
     kn_graph *g  = s->g;
-    int       op = kg_op(g, closer);
-    kn_ref    parts[64], r = 0;
-    int       np = 0;
-    unsigned  mask = 0;
-    for (int k = 0; k < n; k++)
-        if (s->nest->origin[origins[k]].tail) mask |= 1u << k;
-    for (unsigned tails = mask;; tails = (tails - 1) & mask) { /* ends with tails == 0, the main part */
-        ko_variant v;
-        if (np == KN_COUNT(parts) || !make_variant(s, origins, n, tails, &v)) return 0;
-        if (tails && !own_stages(s, body, &v)) return 0;
-        kn_ref b = kg_substitute(g, body, v.from, v.to, v.nsub);
-        if (op == KN_OP_REDUCE)
-            b = v.nloop ? kg_reduce_ranges(g, b, (int)kg_field(g, closer, KN_F_REDUCE_op), v.loop, v.nloop) : b;
-        else b = kg_end(g, b, v.loop, v.nloop);
-        if (!b) return 0;
-        parts[np++] = b;
-        if (!tails) break;
+    int       op = kg_op(g, closer) == KN_OP_REDUCE ? (int)kg_field(g, closer, KN_F_REDUCE_op) : -1;
+    int       piece[KN_MAX_NEST] = {0}, np = 0;
+    unsigned  has[KN_MAX_NEST];
+    kn_ref    parts[MAX_PARTS];
+    for (int k = 0; k < n; k++) has[k] = ko_pieces(s, closer, k, origins[k]);
+    for (;;) { /* the main part first */
+        if (np == MAX_PARTS)
+            return kn_fail(s->f, KN_ERR_ARG, "optimize: the pieces make more than %d copies of a loop", MAX_PARTS), 0;
+        if (!(parts[np++] = apply_variant(s, closer, origins, n, piece, op))) return 0;
+        int k = 0;
+        for (; k < n; k++) {
+            do piece[k]++;
+            while (piece[k] < KO_PIECES && !(has[k] >> piece[k] & 1));
+            if (piece[k] < KO_PIECES) break;
+            piece[k] = KO_MAIN;
+        }
+        if (k == n) break;
     }
-    if (op == KN_OP_REDUCE) {
-        r = parts[np - 1];
-        for (int i = np - 1; i-- > 0;) r = kg_op2(g, (int)kg_field(g, closer, KN_F_REDUCE_op), r, parts[i]);
-        return r;
-    }
-    if (np == 1) return parts[0];
-    for (int i = 0; i < np / 2; i++) { /* the main part first */
-        kn_ref t          = parts[i];
-        parts[i]          = parts[np - 1 - i];
-        parts[np - 1 - i] = t;
-    }
-    return kg_list(g, KN_OP_GROUP, parts, np);
+    if (op < 0) return np == 1 ? parts[0] : kg_list(g, KN_OP_GROUP, parts, np);
+    kn_ref r = parts[0];
+    for (int i = 1; i < np; i++) r = kg_op2(g, op, r, parts[i]);
+    return r;
 }
 
 /* Does some value depend on both? */
@@ -146,32 +233,44 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     return true;
 }
 
-kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
-    ko_state s = {.g = g, .nest = nest};
-    for (int i = 0; i < nest->norigin; i++)
-        s.next_id = KN_MAX(s.next_id, kg_field(g, nest->origin[i].range, KN_F_RANGE_id) + 1);
-    for (kn_ref n = 1; n < kg_count(g); n++)
-        if (kg_op(g, n) == KN_OP_BUFFER) s.next_local = KN_MAX(s.next_local, kg_field(g, n, KN_F_BUFFER_slot) + 1);
-    if (!assign_axes(&s, sink, f)) return 0;
-    for (;;) { /* outermost closers first, so that each copy of an inner loop gets ranges of its own */
-        kn_ref  *order, old = 0;
-        uint32_t count;
-        int      origins[32], n = 0;
-        if (!kg_reach(g, &sink, 1, &order, &count)) return kn_oom(f), 0;
-        for (uint32_t at = count; at-- > 0 && !n;) {
-            old = order[at];
-            if (kg_op(g, old) != KN_OP_END && kg_op(g, old) != KN_OP_REDUCE) continue;
-            for (uint32_t k = 1; k < kg_nsrc(g, old); k++)
-                for (int i = 0; i < nest->norigin && n < KN_COUNT(origins); i++)
-                    if (nest->origin[i].range == kg_at(g, old, k)) origins[n++] = i;
+/* The outermost END or REDUCE left that closes ranges of the nest, and which. 0: none, or a fault. */
+static kn_ref next_closer(ko_state *s, kn_ref sink, int *origins, int *n) {
+    const kn_graph *g = s->g;
+    kn_ref         *order, found = 0;
+    uint32_t        count;
+    *n = 0;
+    if (!kg_reach(g, &sink, 1, &order, &count)) return kn_oom(s->f), 0;
+    for (uint32_t at = count; at-- > 0 && !*n;) {
+        kn_ref c = order[at];
+        if ((kg_op(g, c) != KN_OP_END && kg_op(g, c) != KN_OP_REDUCE) || kg_is_prefix(g, c)) continue;
+        for (uint32_t k = 1; k < kg_nsrc(g, c); k++) {
+            int64_t id = kg_field(g, kg_at(g, c, k), KN_F_RANGE_id);
+            for (int i = 0; i < s->nest->norigin && id < s->first_id && *n < KN_MAX_NEST; i++)
+                if (s->nest->origin[i].id == id) origins[(*n)++] = i;
         }
-        kn_free(kg_alloc(g), order, count * sizeof *order);
-        if (!n) break;
-        kn_ref now = apply_closer(&s, old, kg_at(g, old, 0), origins, n);
-        sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
-        if (!sink && kg_fault(g)->code) return 0; /* the caller has the graph's fault */
-        if (!sink) return kn_fail(f, KN_ERR_INTERNAL, "optimize: the options could not be applied"), 0;
+        if (*n) found = c;
     }
-    for (int i = 0; i < nest->nstage && sink; i++) sink = ko_stage_param(&s, sink, nest->stage[i], f);
-    return sink;
+    kn_free(kg_alloc(s->g), order, count * sizeof *order);
+    return found;
+}
+
+kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
+    ko_state s = {.g = g, .nest = nest, .f = f};
+    int      origins[KN_MAX_NEST], n;
+    kn_ref   old;
+    for (int i = 0; i < nest->norigin; i++) s.first_id = KN_MAX(s.first_id, nest->origin[i].id + 1);
+    s.next_id = s.first_id;
+    for (kn_ref x = 1; x < kg_count(g); x++)
+        if (kg_op(g, x) == KN_OP_BUFFER) s.next_local = KN_MAX(s.next_local, kg_field(g, x, KN_F_BUFFER_slot) + 1);
+    if (!assign_axes(&s, sink, f)) return 0;
+    /* outermost closers first, so that each copy of an inner loop gets ranges of its own */
+    while (sink && (old = next_closer(&s, sink, origins, &n))) {
+        kn_ref now = apply_closer(&s, old, origins, n);
+        sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
+    }
+    for (int i = 0; i < nest->nmemory && sink && !f->code; i++) sink = ko_apply_memory(&s, sink, &nest->memory[i]);
+    kn_free(kg_alloc(g), s.place, s.place_cap * sizeof *s.place);
+    if (!sink && !f->code && !kg_fault(g)->code)
+        kn_fail(f, KN_ERR_INTERNAL, "optimize: the options could not be applied");
+    return f->code ? 0 : sink;
 }

@@ -1,4 +1,4 @@
-/* apply.h - inside the application of options: what apply.c and stage.c share. */
+/* apply.h - inside the application of options: what apply.c, pieces.c and stage.c share. */
 #ifndef KN_APPLY_H
 #define KN_APPLY_H
 
@@ -7,12 +7,45 @@
 typedef struct ko_state {
     kn_graph      *g;
     const kn_nest *nest;
-    int64_t        next_id, next_local;
+    kn_fault      *f;
+    int64_t        first_id, next_id, next_local;
+    int           *place; /* per range made here, by id - first_id: its position in the nest */
+    size_t         place_cap;
     int            slot[KN_MAX_NEST]; /* per loop: its shape axis once expanded */
     int            tail_slot[KN_MAX_NEST];
 } ko_state;
 
-/* stage.c: the loads of a PARAM in reductions read copies of its panels. */
-kn_ref ko_stage_param(ko_state *s, kn_ref sink, int64_t slot, kn_fault *f);
+/* A range of a loop at that position. */
+kn_ref ko_new_range(ko_state *s, kn_ref bound, int type, int slot, int place);
+int    ko_place(const ko_state *s, kn_ref range); /* -1: not made here */
+
+/* pieces.c: the parts into which the ranges of one closer fall. */
+enum { KO_MAIN, KO_TAIL, KO_FRONT, KO_BACK, KO_REST, KO_PIECES };
+
+typedef struct ko_variant { /* one combination of pieces of a closer's ranges */
+    kn_ref from[KN_MAX_NEST], to[KN_MAX_NEST];
+    int    nsub;
+    struct {
+        kn_ref  range;
+        int     origin, place;
+        int64_t stride;
+        kn_carry carry;
+    } loop[KN_MAX_NEST];           /* outermost first */
+    int     nloop;
+    kn_ref  base[KN_MAX_NEST];     /* per range of the closer: what its piece starts at */
+    kn_ref  gate[KN_MAX_NEST];     /* per range: under which an iteration of it exists at all, 0: always */
+    bool    copy;                  /* not the main piece of every range */
+} ko_variant;
+
+/* Which pieces the closer's k-th range has, as a mask of 1 << KO_...; its bound is read from the graph. */
+unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin);
+bool     ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, ko_variant *v);
+/* body in the variant: ranges replaced, what does not exist left out (op: of the REDUCE, or -1 for an END). */
+kn_ref   ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op);
+/* The identity of a reduction's op. */
+kn_ref   ko_identity(kn_graph *g, int op, int dtype);
+
+/* stage.c: panels, prefetches, streams. */
+kn_ref ko_apply_memory(ko_state *s, kn_ref sink, const kn_opt *o);
 
 #endif

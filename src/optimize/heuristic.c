@@ -134,6 +134,10 @@ static bool push(ko_view *v, kn_opt o, kn_opt *opts, int *n, int cap) {
     return true;
 }
 
+static bool split(ko_view *v, int at, int64_t by, int type, kn_opt *opts, int *n, int cap) {
+    return push(v, (kn_opt){.op = KN_OPT_SPLIT, .axis = at, .arg = by, .target = type}, opts, n, cap);
+}
+
 static int64_t tile_rows(int64_t extent, int64_t most) {
     if (extent <= most) return extent;
     for (int64_t k = most; k >= KN_MIN(4, most); k--)
@@ -164,8 +168,7 @@ static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap)
     }
     int64_t e = v->nest->origin[last].extent;
     int64_t width = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
-    push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, false},
-         opts, n, cap);
+    split(v, position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
 }
 
 /* A sum that walks whole rows: many lanes make each row it touches worth its page. */
@@ -192,8 +195,8 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
         int    l = position(v->nest, lane, KN_AXIS_LOOP), r = position(v->nest, row, KN_AXIS_LOOP);
         double near = (double)v->machine->cache[KN_L2] / 2;
         if (all < near || l < 0 || r < 0 || bytes * (double)w > KN_MIN(near, (double)KN_STAGE_BYTES)) continue;
-        if (r < l) push(v, (kn_opt){KN_OPT_SWAP, r, l, 0, false}, opts, n, cap);
-        push(v, (kn_opt){KN_OPT_STAGE, 0, kg_field(v->g, p, KN_F_PARAM_slot), 0, false}, opts, n, cap);
+        if (r < l) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
+        push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = kg_field(v->g, p, KN_F_PARAM_slot)}, opts, n, cap);
         return;
     }
 }
@@ -218,8 +221,7 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
         }
         if (best < 0) return;
         int64_t rows = tile_rows(v->nest->origin[best].extent, 4);
-        push(v, (kn_opt){KN_OPT_SPLIT, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, false}, opts, n,
-             cap);
+        split(v, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
         used = shares;
     }
 }
@@ -266,17 +268,17 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int c
         int     end = -1, at = position(&nest, lane, -1);
         for (int l = 0; l < nest.nloop; l++)
             if (nest.origin[nest.loop[l].origin].closer == tile) end = l;
-        if (at != end) push(&v, (kn_opt){KN_OPT_SWAP, at, end, 0, false}, opts, &n, cap);
+        if (at != end) push(&v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, &n, cap);
         at        = position(&nest, lane, -1);
         int64_t w = e >= v.wide ? v.wide : e >= v.lanes ? v.lanes : e;
         if (tiled) {
             int64_t rows = tile_rows(nest.origin[row].extent, most_rows(&v, w));
             int     r    = position(&nest, row, -1);
-            if (rows > 1) push(&v, (kn_opt){KN_OPT_SPLIT, r, rows, KN_AXIS_UPCAST, false}, opts, &n, cap);
+            if (rows > 1) split(&v, r, rows, KN_AXIS_UPCAST, opts, &n, cap);
             at = position(&nest, lane, KN_AXIS_LOOP);
         }
         if (!tiled && wide_sums(&v, lane)) w = KN_MIN(e / v.lanes * v.lanes, 8 * v.lanes);
-        push(&v, (kn_opt){KN_OPT_SPLIT, at, w, KN_AXIS_UPCAST, false}, opts, &n, cap);
+        split(&v, at, w, KN_AXIS_UPCAST, opts, &n, cap);
         if (tiled) panels(&v, lane, row, w, opts, &n, cap);
     }
     for (int o = 0; o < outputs; o++)
@@ -296,13 +298,12 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int c
             tiled = false;
         }
         int64_t e = nest.origin[o].extent, w = e >= 8 * v.lanes && row < 0 ? 4 * v.lanes : sum_lanes(&v, e);
-        push(&v, (kn_opt){KN_OPT_SPLIT, position(&nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, false}, opts, &n,
-             cap);
+        split(&v, position(&nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, &n, cap);
     }
     if (nest.nloop && nest.loop[0].type == KN_AXIS_LOOP && !nest.origin[nest.loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
         int64_t e = nest.loop[0].extent;
-        if (e > 1) push(&v, (kn_opt){KN_OPT_SPLIT, 0, e, KN_AXIS_THREAD, true}, opts, &n, cap);
+        if (e > 1) push(&v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n, cap);
     }
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);
     return n;

@@ -5,86 +5,178 @@
 
 /* ---- the nest ------------------------------------------------------------------------------------------------ */
 
+static int origin_of(const kn_nest *nest, kn_ref range) {
+    for (int o = 0; o < nest->norigin; o++)
+        if (nest->origin[o].range == range) return o;
+    return -1;
+}
+
+static bool add_origin(kn_graph *g, kn_nest *nest, kn_ref closer, kn_ref r, bool reduce, kn_fault *f) {
+    kn_ref b = kg_at(g, r, 0);
+    if (nest->nloop == KN_MAX_NEST) return kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
+    bool    moving = kg_op(g, b) != KN_OP_CONST;
+    int64_t e      = moving ? KN_MAX(kg_max(g, b), 0) : kg_const_int(g, b);
+    int     type   = (int)kg_field(g, r, KN_F_RANGE_type);
+    nest->origin[nest->norigin] = (kn_origin){.range = r, .closer = closer, .id = kg_field(g, r, KN_F_RANGE_id),
+                                              .extent = e, .moving = moving, .reduce = reduce,
+                                              .carried   = !reduce && type == KN_AXIS_REDUCE,
+                                              .tail_type = KN_AXIS_LOOP};
+    nest->loop[nest->nloop++]   = (kn_loop){nest->norigin++, e, 1, type, moving, KN_CARRY_NONE};
+    return true;
+}
+
+/* What a kernel must look like for the sums of a REDUCE to be kept in memory: one END, one plain store, and of the
+ * value nothing but that sum runs over loops of its own. */
+static void see_carry(kn_graph *g, kn_nest *nest, const kn_ref *order, uint32_t n) {
+    kn_ref end = 0;
+    int    ends = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (kg_op(g, order[i]) == KN_OP_END) end = order[i], ends++;
+    for (int o = 0; o < nest->norigin; o++) {
+        kn_origin *or = &nest->origin[o];
+        if (!or->reduce) continue;
+        kn_ref st = end ? kg_at(g, end, 0) : 0;
+        if (ends != 1 || kg_op(g, st) != KN_OP_STORE || kg_nsrc(g, st) != 2)
+            or->no_carry = "the kernel does more than one plain store in one nest of loops";
+        else if (!kg_ranges_within(g, or->closer, st))
+            or->no_carry = "its sum stands in another reduction";
+        else or->end = end;
+        for (int p = 0; p < nest->norigin && !or->no_carry; p++)
+            if (nest->origin[p].reduce && kg_depends(g, or->closer, nest->origin[p].range))
+                or->no_carry = "its sum stands in another reduction";
+        for (int p = 0; p < nest->norigin && !or->no_carry; p++)
+            if (nest->origin[p].moving || nest->origin[p].scanned)
+                or->no_carry = "a loop's bound moves, or a prefix runs along it";
+    }
+}
+
 bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
     bool     ok = true;
-    nest->norigin = nest->nloop = nest->nstage = 0;
+    nest->norigin = nest->nloop = nest->nmemory = 0;
     if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(f);
     for (int pass = 0; pass < 2 && ok; pass++)       /* outer ENDs first: they have the higher ids; then reductions */
         for (uint32_t i = n; i-- > 0 && ok;) {
             kn_ref c = order[i];
-            if (kg_op(g, c) != (pass ? KN_OP_REDUCE : KN_OP_END)) continue;
-            for (uint32_t s = 1; s < kg_nsrc(g, c) && ok; s++) {
-                kn_ref r = kg_at(g, c, s), b = kg_at(g, r, 0);
-                if (kg_op(g, b) != KN_OP_CONST)
-                    ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: a loop bound is not constant");
-                else if (nest->nloop == KN_MAX_NEST)
-                    ok = kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
-                else {
-                    int64_t e = kg_const_int(g, b);
-                    int     type = (int)kg_field(g, r, KN_F_RANGE_type);
-                    nest->origin[nest->norigin] =
-                        (kn_origin){r, c, e, pass == 1, pass == 0 && type == KN_AXIS_REDUCE, false, 0, KN_AXIS_LOOP};
-                    nest->loop[nest->nloop++] = (kn_loop){nest->norigin++, e, 1, type};
-                }
-            }
+            if (kg_op(g, c) != (pass ? KN_OP_REDUCE : KN_OP_END) || kg_is_prefix(g, c)) continue;
+            for (uint32_t s = 1; s < kg_nsrc(g, c) && ok; s++) ok = add_origin(g, nest, c, kg_at(g, c, s), pass, f);
         }
+    for (int o = 0; o < nest->norigin; o++)
+        for (int p = 0; p < nest->norigin && nest->origin[o].moving; p++)
+            if (kg_depends(g, kg_at(g, nest->origin[o].range, 0), nest->origin[p].range))
+                nest->origin[o].on |= UINT64_C(1) << p;
     nest->ordered = false;
     for (uint32_t i = 0; i < n; i++) {
         if (kg_op(g, order[i]) == KN_OP_AFTER) nest->ordered |= kg_op(g, kg_at(g, order[i], 0)) == KN_OP_PARAM;
+        if (kg_is_prefix(g, order[i])) {
+            int o = origin_of(nest, kg_at(g, order[i], 1));
+            if (o >= 0) nest->origin[o].scanned = true;
+        }
         if (kg_op(g, order[i]) != KN_OP_STORE || kg_space(g, kg_at(g, order[i], 0)) != KN_LOCAL) continue;
         for (int o = 0; o < nest->norigin;
              o++) /* the stage is filled in this loop, and its address does not tell iterations apart */
             nest->origin[o].staged |= kg_depends(g, order[i], nest->origin[o].range) &&
                                       !kg_depends(g, kg_at(g, kg_at(g, order[i], 0), 1), nest->origin[o].range);
     }
+    see_carry(g, nest, order, n);
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;
 }
 
+/* ---- edits --------------------------------------------------------------------------------------------------- */
+
 static bool refuse(kn_fault *f, const kn_opt *o, const char *why) {
-    return kn_fail(f, KN_ERR_ARG, "%s of loop %d by %lld: %s", o->op == KN_OPT_SPLIT ? "SPLIT" : "SWAP", o->axis,
-                   (long long)o->arg, why);
+    kn_str s;
+    kn_str_init(&s, NULL);
+    ko_print_opts(o, 1, &s);
+    kn_fail(f, KN_ERR_ARG, "%s: %s", kn_str_c(&s), why);
+    kn_str_free(&s);
+    return false;
+}
+
+/* Is the bound of some loop read from this one? closer: one of that END or REDUCE; 0: an output loop's. */
+static bool bounds_on(const kn_nest *nest, int origin, kn_ref closer) {
+    for (int o = 0; o < nest->norigin; o++)
+        if ((nest->origin[o].on >> origin & 1) &&
+            (closer ? nest->origin[o].closer == closer : !nest->origin[o].reduce))
+            return true;
+    return false;
+}
+
+static int pieces_of(const kn_nest *nest, int origin) {
+    int n = 0;
+    for (int i = 0; i < nest->nloop; i++) n += nest->loop[i].origin == origin;
+    return n;
+}
+
+static bool target_fits(const kn_origin *or, int target) {
+    return or->reduce ? target == KN_AXIS_REDUCE || target == KN_AXIS_GROUP_REDUCE || target == KN_AXIS_UNROLL
+                      : target == KN_AXIS_LOOP || target == KN_AXIS_THREAD || target == KN_AXIS_UPCAST;
+}
+
+/* Why the SPLIT cannot be, or NULL. */
+static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
+    const kn_loop   *l  = &nest->loop[o->axis];
+    const kn_origin *or = &nest->origin[l->origin];
+    if (!target_fits(or, o->target))
+        return or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL"
+                          : "an output loop splits into LOOP, THREAD or UPCAST";
+    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
+        return "the loop is already expanded or parallel";
+    if (o->arg < 1 || o->arg > l->extent) return "the factor must be between 1 and the loop's extent";
+    if (or->staged && ko_is_lane(o->target)) return "values staged in LOCAL memory belong to one iteration of it";
+    if (or->carried) return "its iterations meet in memory and must run in order";
+    if (or->scanned && o->target != KN_AXIS_LOOP) return "a prefix runs along it, so its iterations run in order";
+    if (l->carry && o->target != KN_AXIS_REDUCE) return "its sums are carried in memory";
+    if (o->target == KN_AXIS_UPCAST && bounds_on(nest, l->origin, 0))
+        return "another output loop's bound is read from it";
+    if (or->reduce && o->target != KN_AXIS_REDUCE && bounds_on(nest, l->origin, or->closer))
+        return "the bound of another loop of the reduction is read from it";
+    if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
+        return "a thread could read what another has yet to write";
+    for (int i = 0; i < nest->nloop && o->target == KN_AXIS_THREAD; i++)
+        if (nest->loop[i].type == KN_AXIS_THREAD) return "the kernel has a THREAD loop already";
+    if (nest->nloop + 1 > KN_MAX_NEST) return "too many loops";
+    bool whole = o->arg == l->extent && o->top;
+    if (l->whole && o->top && !whole) return "the loop's length is not known";
+    bool bounds = false;
+    for (int i = 0; i < nest->norigin; i++) bounds |= nest->origin[i].on >> l->origin & 1;
+    bool left = l->whole ? !whole : l->extent % o->arg != 0;
+    if (left && (pieces_of(nest, l->origin) > 1 || or->split))
+        return "the factor must divide a loop that was split before";
+    if (left && o->tail == KN_TAIL_MASK && or->scanned) return "a prefix runs along it; its tail is peeled";
+    if (left && o->tail != KN_TAIL_PEEL && (or->staged || bounds))
+        return "bounds or stages depend on the loop; its tail is peeled";
+    if (left && o->tail == KN_TAIL_PAD && or->scanned) return "a prefix runs along it; its tail is peeled";
+    return NULL;
 }
 
 static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
-    kn_loop   *l  = &nest->loop[o->axis];
-    kn_origin *or = &nest->origin[l->origin];
-    bool ok       = or->reduce
-                        ? o->target == KN_AXIS_REDUCE || o->target == KN_AXIS_GROUP_REDUCE ||
-                              o->target == KN_AXIS_UNROLL
-                        : o->target == KN_AXIS_LOOP || o->target == KN_AXIS_THREAD || o->target == KN_AXIS_UPCAST;
-    if (!ok)
-        return refuse(f, o, or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL"
-                                       : "an output loop splits into LOOP, THREAD or UPCAST");
-    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
-        return refuse(f, o, "the loop is already expanded or parallel");
-    if (o->arg < 1 || o->arg > l->extent) return refuse(f, o, "the factor must be between 1 and the loop's extent");
-    if (or->staged && ko_is_lane(o->target))
-        return refuse(f, o, "values staged in LOCAL memory belong to one iteration of it");
-    if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
-    if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
-        return refuse(f, o, "a thread could read what another has yet to write");
-    if (o->target == KN_AXIS_THREAD)
-        for (int i = 0; i < nest->nloop; i++)
-            if (nest->loop[i].type == KN_AXIS_THREAD) return refuse(f, o, "the kernel has a THREAD loop already");
-    if (nest->nloop + 1 > KN_MAX_NEST) return refuse(f, o, "too many loops");
+    kn_loop    *l   = &nest->loop[o->axis];
+    kn_origin  *or  = &nest->origin[l->origin];
+    const char *why = split_fault(nest, o);
+    if (why) return refuse(f, o, why);
     int64_t rest = l->extent / o->arg, left = l->extent % o->arg;
-    if (left) { /* PEEL: what is left over runs in a loop of its own */
-        int64_t covered = 0;
-        for (int i = 0; i < nest->nloop; i++) covered += nest->loop[i].origin == l->origin;
-        if (covered > 1 || or->tail) return refuse(f, o, "the factor must divide a loop that was split before");
-        or->tail      = left;
-        or->tail_type = or->reduce ? KN_AXIS_REDUCE : o->target == KN_AXIS_UPCAST ? KN_AXIS_UPCAST : KN_AXIS_LOOP;
+    bool    cuts = l->whole ? !(o->top && o->arg == l->extent) : left != 0;
+    if (cuts) {
+        or->split     = true;
+        or->tail_kind = o->tail;
+        or->tail      = l->whole ? o->arg : left;
+        or->tail_type = or->reduce                                      ? KN_AXIS_REDUCE
+                        : o->target == KN_AXIS_UPCAST && !l->whole ? KN_AXIS_UPCAST
+                                                                         : KN_AXIS_LOOP;
+        if (o->tail != KN_TAIL_PEEL && left) rest++; /* the round that is not full */
     }
     int64_t outer = o->top ? o->arg : rest, inner = o->top ? rest : o->arg;
     kn_loop out = *l, in = *l;
     out.extent  = outer;
     out.stride  = l->stride * inner;
     in.extent   = inner;
+    in.whole    = false;
+    in.carry    = outer == 1 ? l->carry : KN_CARRY_NONE;
     (o->top ? &out : &in)->type = o->target;
-    if (outer == 1) {
+    if (outer == 1 && !out.whole) {
         *l = in;
     } else if (inner == 1) {
         *l = out;
@@ -97,20 +189,82 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     return true;
 }
 
-bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
-    if (o->op == KN_OPT_STAGE) {
-        if (nest->nstage == KN_MAX_STAGES) return kn_fail(f, KN_ERR_ARG, "STAGE: more than %d", KN_MAX_STAGES);
-        nest->stage[nest->nstage++] = o->arg;
-        return true;
-    }
-    if (o->axis < 0 || o->axis >= nest->nloop) return refuse(f, o, "no such loop");
-    if (o->op == KN_OPT_SPLIT) return edit_split(nest, o, f);
+static bool edit_peel(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    kn_loop   *l  = &nest->loop[o->axis];
+    kn_origin *or = &nest->origin[l->origin];
+    if (or->moving) return refuse(f, o, "the loop's length is not known");
+    if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
+    if (l->carry) return refuse(f, o, "its sums are carried in memory");
+    if (pieces_of(nest, l->origin) > 1 || or->split || or->front || or->back)
+        return refuse(f, o, "only a loop that was not split or peeled before");
+    if (o->arg < 0 || o->more < 0 || o->arg + o->more < 1 || o->arg >= l->extent || o->more >= l->extent - o->arg)
+        return refuse(f, o, "the middle must keep an iteration");
+    or->front = o->arg;
+    or->back  = o->more;
+    l->extent -= o->arg + o->more;
+    return true;
+}
+
+static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    kn_loop   *l  = &nest->loop[o->axis];
+    kn_origin *or = &nest->origin[l->origin];
+    if (!or->reduce || l->type != KN_AXIS_REDUCE) return refuse(f, o, "only a REDUCE loop carries sums");
+    if (l->extent < 2) return refuse(f, o, "the loop runs once");
+    if (or->no_carry) return refuse(f, o, or->no_carry);
+    if (or->split && or->tail_kind != KN_TAIL_PEEL) return refuse(f, o, "the loop's tail must be peeled");
+    for (int i = 0; i < nest->nloop; i++)
+        if (nest->loop[i].carry) return refuse(f, o, "a kernel carries the sums of one loop");
+    l->carry = (kn_carry)o->target;
+    return true;
+}
+
+/* Why the loops cannot stand in this order, or NULL. */
+static const char *order_fault(const kn_nest *nest) {
+    for (int a = 0; a < nest->nloop; a++)
+        for (int b = a + 1; b < nest->nloop; b++) {
+            const kn_loop   *x = &nest->loop[a], *y = &nest->loop[b];
+            const kn_origin *p = &nest->origin[x->origin], *q = &nest->origin[y->origin];
+            if ((p->on >> y->origin & 1) && !ko_is_lane(y->type)) return "a loop's bound is read from a loop inside it";
+            if (p->closer == q->closer && p->scanned && !q->scanned && !ko_is_lane(y->type))
+                return "a prefix runs along the loop, so it stays innermost";
+            if (p->scanned && x->origin == y->origin && x->stride < y->stride)
+                return "a prefix runs along the loop, so its parts keep their order";
+            if (p->reduce && !q->reduce && (!x->carry || p->end != q->closer))
+                return "a reduction outside an output loop needs its sums kept: CARRY it first";
+        }
+    return NULL;
+}
+
+static bool edit_swap(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (o->arg < 0 || o->arg >= nest->nloop) return refuse(f, o, "no such loop");
-    kn_loop *a = &nest->loop[o->axis], *b = &nest->loop[o->arg];
-    if (nest->origin[a->origin].closer != nest->origin[b->origin].closer)
-        return refuse(f, o, "the loops belong to different nests");
+    kn_loop   *a = &nest->loop[o->axis], *b = &nest->loop[o->arg];
+    kn_origin *p = &nest->origin[a->origin], *q = &nest->origin[b->origin];
+    bool       carries = (a->carry && p->end == q->closer) || (b->carry && q->end == p->closer);
+    if (p->closer != q->closer && !carries)
+        return refuse(f, o, p->reduce != q->reduce ? "a reduction outside an output loop needs its sums kept: CARRY it first"
+                                                   : "the loops belong to different nests");
     kn_loop t = *a;
     *a        = *b;
     *b        = t;
-    return true;
+    const char *why = order_fault(nest);
+    if (!why) return true;
+    *b = *a;
+    *a = t;
+    return refuse(f, o, why);
+}
+
+bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    if (o->op == KN_OPT_STAGE || o->op == KN_OPT_PREFETCH || o->op == KN_OPT_STREAM) {
+        if (nest->nmemory == KN_MAX_STAGES) return refuse(f, o, "too many options on memory");
+        if (o->op == KN_OPT_STAGE && (o->axis < -1 || o->axis >= nest->nloop)) return refuse(f, o, "no such loop");
+        nest->memory[nest->nmemory++] = *o;
+        return true;
+    }
+    if (o->axis < 0 || o->axis >= nest->nloop) return refuse(f, o, "no such loop");
+    switch (o->op) {
+    case KN_OPT_SPLIT: return edit_split(nest, o, f);
+    case KN_OPT_PEEL: return edit_peel(nest, o, f);
+    case KN_OPT_CARRY: return edit_carry(nest, o, f);
+    default: return edit_swap(nest, o, f);
+    }
 }

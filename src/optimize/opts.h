@@ -9,31 +9,62 @@
 #include "base/machine.h"
 #include "dialect/uop.h"
 
+typedef enum kn_opt_op {
+    KN_OPT_SPLIT,    /* loop `axis` by `arg` into an outer and an inner one, the inner (`top`: the outer) of type target */
+    KN_OPT_SWAP,     /* loops `axis` and `arg` change places */
+    KN_OPT_PEEL,     /* `arg` iterations at the front of loop `axis` and `more` at its end get loops of their own */
+    KN_OPT_STAGE,    /* panels of PARAM `arg` are copied to LOCAL memory in loop `axis`, in rows `more` apart */
+    KN_OPT_CARRY,    /* the sums of reduce loop `axis` are kept in `target` and may outlive output loops inside it */
+    KN_OPT_PREFETCH, /* loads of PARAM `arg` announce what they read `more` iterations later */
+    KN_OPT_STREAM,   /* stores to PARAM `arg` go past the caches */
+    KN_OPT_COUNT
+} kn_opt_op;
+
+typedef enum kn_tail { /* of a SPLIT whose factor leaves iterations over */
+    KN_TAIL_PEEL,      /* they get a loop of their own, a copy of the body */
+    KN_TAIL_MASK,      /* one more round, in which loads, stores and sums look whether their iteration exists */
+    KN_TAIL_PAD        /* one more round that reads the last iteration's elements again and keeps nothing of it */
+} kn_tail;
+
+typedef enum kn_carry { KN_CARRY_NONE, KN_CARRY_LOCAL, KN_CARRY_OUT } kn_carry;
+
+enum { KN_MAX_OPTS = 24, KN_MAX_NEST = 64, KN_MAX_STAGES = 8, KN_STAGE_AXES = 8, KN_STAGE_BYTES = 256 << 10 };
+
 typedef struct kn_opt {
-    enum { KN_OPT_SPLIT, KN_OPT_SWAP, KN_OPT_STAGE } op;
-    int     axis;   /* position in the nest, outermost 0 */
-    int64_t
-        arg; /* SPLIT: the factor; SWAP: the other position; STAGE: the PARAM whose panels are copied to LOCAL memory */
-    int target; /* SPLIT: the type of the new loop: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL */
-    bool    top;    /* SPLIT: the new loop is the outer one */
+    kn_opt_op op;
+    int       axis;   /* position in the nest, outermost 0; of STAGE -1: where the reduction begins */
+    int64_t   arg, more;
+    int       target; /* SPLIT: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL. CARRY: a kn_carry */
+    bool      top;
+    kn_tail   tail;
+    int       naxes, axes[KN_STAGE_AXES]; /* STAGE: positions in the order in which the copy is stored; none: the nest's */
 } kn_opt;
 
-enum { KN_MAX_OPTS = 24, KN_MAX_NEST = 64, KN_MAX_STAGES = 8, KN_STAGE_BYTES = 256 << 10 };
-
 typedef struct kn_origin { /* a range of the kernel before optimisation */
-    kn_ref  range, closer; /* closer: the END or REDUCE that ends it */
-    int64_t extent;
-    bool    reduce;
-    bool    carried;   /* closed by an END, yet iterations must run in order: they meet in memory */
-    bool    staged;    /* a LOCAL stage is filled anew in each iteration */
-    int64_t tail;      /* elements the split loops leave over; they get a loop of their own */
-    int     tail_type;
+    kn_ref      range, closer; /* closer: the END or REDUCE that ends it */
+    int64_t     id;
+    int64_t     extent;    /* the most there can be */
+    bool        moving;    /* the bound is no constant */
+    uint64_t    on;        /* origins that the bound depends on, a bit each */
+    bool        reduce;
+    bool        carried;   /* closed by an END, yet iterations must run in order: they meet in memory */
+    bool        staged;    /* a LOCAL stage is filled anew in each iteration */
+    bool        scanned;   /* a prefix runs along it */
+    kn_ref      end;       /* of a REDUCE: the END whose one store holds it, 0 none */
+    const char *no_carry;  /* of a REDUCE: why its sums cannot outlive output loops, or NULL */
+    int64_t     front, back; /* iterations peeled off */
+    bool        split;     /* by a factor that left a tail */
+    kn_tail     tail_kind;
+    int64_t     tail;      /* PEEL: elements left over; of a moving bound the factor, which leaves any number */
+    int         tail_type;
 } kn_origin;
 
 typedef struct kn_loop {
-    int     origin;
-    int64_t extent, stride; /* contributes stride * i to its origin */
-    int     type;
+    int      origin;
+    int64_t  extent, stride; /* contributes stride * i to its origin */
+    int      type;
+    bool     whole;          /* of a moving origin: the piece that has the moving bound */
+    kn_carry carry;
 } kn_loop;
 
 typedef struct kn_nest {
@@ -41,15 +72,15 @@ typedef struct kn_nest {
     int       norigin;
     kn_loop   loop[KN_MAX_NEST]; /* outermost first; output loops before the reductions inside them */
     int       nloop;
-    int64_t   stage[KN_MAX_STAGES]; /* PARAMs to copy, panel by panel */
-    int       nstage;
+    kn_opt    memory[KN_MAX_STAGES]; /* STAGE, PREFETCH and STREAM, which leave the loops as they are */
+    int       nmemory;
     bool ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
 
-/* The nest of a ranged kernel. False with a reason: a bound that is not constant, or too many loops. */
+/* The nest of a ranged kernel. False with a reason: too many loops. */
 bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f);
 /* One OptOp on the nest; a refusal says why and leaves the nest alone. */
 bool ko_edit(kn_nest *nest, const kn_opt *opt, kn_fault *f);
@@ -58,7 +89,7 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f);
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). */
 int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_fault *f);
 
-/* "SPLIT:0:8:UPCAST SWAP:1:2 SPLIT:0:16:THREAD:top STAGE:2" and back. */
+/* "SPLIT:0:8:UPCAST SWAP:1:2 SPLIT:0:16:THREAD:top STAGE:2" and back (opts_text.c has the grammar). */
 bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f);
 void ko_print_opts(const kn_opt *opts, int n, kn_str *out);
 

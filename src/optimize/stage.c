@@ -1,71 +1,213 @@
-/* stage.c - panels of a PARAM copied into LOCAL memory, in the loops around the reduction that reads them. */
+/* stage.c - what the options say of memory: panels of a PARAM copied into LOCAL memory, loads announced by PREFETCH,
+ * stores that go past the caches.
+ *
+ * A panel is what a load walks in the loops inside the one where the copy is placed. What is computed of the loaded
+ * element alone (a cast, a scale) is computed while copying. */
 #include "optimize/apply.h"
 
 #include <string.h>
 
-/* LOAD of the PARAM inside a reduction: the panel it walks there, its reduction loops and lanes, is copied into LOCAL
- * memory, row by row without gaps, in the loops around it; the load then reads the copy. 0: it is no such load, or too
- * large. */
-static kn_ref stage_load(ko_state *s, kn_ref load) {
-    kn_graph *g   = s->g;
-    kn_ref    at  = kg_at(g, load, 0), idx = kg_at(g, at, 1), open[16], in[16], fresh[16], mine = 0, its = 0;
-    int       all = kg_ranges(g, load, open, KN_COUNT(open)), n = 0;
-    bool      sums = false;
+enum { LINE = 64 };
+
+typedef struct ko_swaps { /* replacements collected on a walk */
+    kn_ref *from, *to;
+    size_t  fc, tc;
+    int     n;
+} ko_swaps;
+
+static bool add_swap(ko_state *s, ko_swaps *w, kn_ref from, kn_ref to) {
+    const kn_alloc *a = kg_alloc(s->g);
+    if (!KN_GROW(a, w->from, w->fc, (size_t)w->n + 1) || !KN_GROW(a, w->to, w->tc, (size_t)w->n + 1))
+        return kn_oom(s->f);
+    w->from[w->n] = from;
+    w->to[w->n++] = to;
+    return true;
+}
+
+static kn_ref do_swaps(ko_state *s, ko_swaps *w, kn_ref sink) {
+    if (sink && w->n) sink = kg_substitute(s->g, sink, w->from, w->to, w->n);
+    kn_free(kg_alloc(s->g), w->from, w->fc * sizeof *w->from);
+    kn_free(kg_alloc(s->g), w->to, w->tc * sizeof *w->to);
+    return sink;
+}
+
+static bool plain_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
+    if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 1 || kg_op(g, kg_at(g, l, 0)) != KN_OP_INDEX) return false;
+    kn_ref p = kg_at(g, kg_at(g, l, 0), 0);
+    return kg_op(g, p) == KN_OP_PARAM && kg_field(g, p, KN_F_PARAM_slot) == slot;
+}
+
+/* ---- panels -------------------------------------------------------------------------------------------------- */
+
+/* Elements between the rows of a copy whose innermost run is not the lanes': an odd number of cache lines, so that rows
+ * fall into different sets. */
+static int64_t pitch_of(int64_t run, int item) {
+    int64_t lines = (kn_sat_mul(run, item) + LINE - 1) / LINE;
+    return (lines | 1) * LINE / item;
+}
+
+static int stage_order(const kn_opt *o, int place) {
+    for (int i = 0; i < o->naxes; i++)
+        if (o->axes[i] == place) return i;
+    return o->naxes;
+}
+
+/* value (a load, or something computed of it alone) read from a copy; 0: not there, or too large. */
+static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o) {
+    kn_graph *g = s->g;
+    kn_ref    open[32], in[32], fresh[32], mine = kg_idx(g, 0), its = kg_idx(g, 0);
+    int       all = kg_ranges(g, value, open, KN_COUNT(open)), n = 0, item = kn_dsize(kg_dtype(g, value));
+    bool      sums = false, lanes = false;
     int64_t   size = 1;
     if (all > KN_COUNT(open)) return 0;
     for (int pass = 0; pass < 2; pass++) /* lanes last: they walk by one */
         for (int i = 0; i < all; i++) {
-            int type = (int)kg_field(g, open[i], KN_F_RANGE_type);
-            if (type == (pass ? KN_AXIS_UPCAST : KN_AXIS_REDUCE)) in[n++] = open[i];
-            else if (ko_is_lane(type) || type == KN_AXIS_REDUCE) continue;
-            else if (type == KN_AXIS_UNROLL) return 0;
-            sums |= type == KN_AXIS_REDUCE;
+            int  type = (int)kg_field(g, open[i], KN_F_RANGE_type), place = ko_place(s, open[i]);
+            bool lane   = ko_is_lane(type), inside = o->axis >= 0 ? lane || place > o->axis
+                                                                  : type == KN_AXIS_REDUCE || type == KN_AXIS_UPCAST;
+            if (place < 0 || lane != (pass == 1)) continue;
+            if (type == KN_AXIS_THREAD && inside) return 0;
+            if (o->axis < 0 && type == KN_AXIS_UNROLL) return 0;
+            sums |= type == KN_AXIS_REDUCE || type == KN_AXIS_GROUP_REDUCE || type == KN_AXIS_UNROLL;
+            if (!inside) continue;
+            int at = n++;
+            in[at] = open[i];
+            for (; at > 0 && !lane && ko_place(s, in[at - 1]) > place; at--) in[at] = in[at - 1], in[at - 1] = open[i];
         }
-    if (!sums || n < 2) return 0;
-    for (int i = n; i-- > 0;) {
-        kn_ref  b  = kg_at(g, in[i], 0);
+    if (!n || (o->axis < 0 && (!sums || n < 2))) return 0;
+    for (int i = 1; i < n && o->naxes; i++) /* stable, by the order that was asked for */
+        for (int k = i; k > 0 && stage_order(o, ko_place(s, in[k - 1])) > stage_order(o, ko_place(s, in[k])); k--) {
+            kn_ref t  = in[k];
+            in[k]     = in[k - 1];
+            in[k - 1] = t;
+        }
+    for (int i = 0; i < n; i++) { /* outer ones first: bounds may be read from them */
         int64_t w[KN_RANGE_WORDS];
-        if (kg_op(g, b) != KN_OP_CONST) return 0;
+        kn_ref  b = i ? kg_substitute(g, kg_at(g, in[i], 0), in, fresh, i) : kg_at(g, in[i], 0);
+        for (int k = i; k < n; k++)
+            if (b && kg_depends(g, b, in[k])) return 0; /* stored outside the loop its bound is read from */
         memcpy(w, kg_words(g, in[i], NULL), sizeof w);
-        w[KN_F_RANGE_id] = s->next_id++;
-        if (w[KN_F_RANGE_type] == KN_AXIS_REDUCE) w[KN_F_RANGE_type] = KN_AXIS_LOOP;
-        fresh[i]  = kg_make(g, KN_OP_RANGE, 0, kg_intern_words(g, w, KN_RANGE_WORDS), &b, 1);
-        kn_ref st = kg_idx(g, size), x = kg_op2(g, KN_OP_MUL, fresh[i], st), y = kg_op2(g, KN_OP_MUL, in[i], st);
-        mine      = mine ? kg_op2(g, KN_OP_ADD, mine, x) : x;
-        its       = its ? kg_op2(g, KN_OP_ADD, its, y) : y;
-        size      = kn_sat_mul(size, kg_const_int(g, b));
+        int type = (int)w[KN_F_RANGE_type];
+        type     = type == KN_AXIS_UPCAST ? type : type == KN_AXIS_GROUP_REDUCE ? KN_AXIS_UPCAST : KN_AXIS_LOOP;
+        fresh[i] = ko_new_range(s, b, type, (int)w[KN_F_RANGE_axis], KN_MAX_NEST);
+        if (!fresh[i]) return 0;
+        lanes = ko_is_lane(type);
     }
-    if (size > KN_STAGE_BYTES / kn_dsize(kg_dtype(g, load))) return 0;
-    kn_ref local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, load), 0, KN_LOCAL);
-    kn_ref source = kg_substitute(g, idx, in, fresh, n), param = kg_at(g, at, 0);
-    kn_ref filled =
-        kg_end(g, kg_store(g, kg_index(g, local, &mine, 1), kg_load(g, kg_index(g, param, &source, 1)), 0), fresh, n);
+    for (int i = n; i-- > 0;) {
+        int64_t extent = KN_MAX(kg_max(g, kg_at(g, in[i], 0)), 0);
+        kn_ref  st = kg_idx(g, size);
+        mine = kg_op2(g, KN_OP_ADD, mine, kg_op2(g, KN_OP_MUL, fresh[i], st));
+        its  = kg_op2(g, KN_OP_ADD, its, kg_op2(g, KN_OP_MUL, in[i], st));
+        size = kn_sat_mul(size, extent);
+        if (i == n - 1 && n > 1 && o->more >= size) size = o->more;
+        else if (i == n - 1 && n > 1 && !o->more && !lanes) size = pitch_of(size, item);
+    }
+    if (size > KN_STAGE_BYTES / item) return 0;
+    kn_ref local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, value), 0, KN_LOCAL);
+    kn_ref source = kg_substitute(g, value, in, fresh, n);
+    kn_ref filled = source ? kg_end(g, kg_store(g, kg_index(g, local, &mine, 1), source, 0), fresh, n) : 0;
     return kg_load(g, kg_index(g, kg_after(g, local, &filled, 1), &its, 1));
 }
 
-kn_ref ko_stage_param(ko_state *s, kn_ref sink, int64_t slot, kn_fault *f) {
-    kn_graph *g = s->g;
-    kn_ref   *order, *from = NULL, *to = NULL;
-    uint32_t  n;
-    size_t    fc = 0, tc = 0;
-    int       count = 0;
-    if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(f), 0;
-    for (uint32_t i = 0; i < n; i++) {
-        kn_ref l = order[i];
-        if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 1 || kg_op(g, kg_at(g, l, 0)) != KN_OP_INDEX) continue;
-        kn_ref p = kg_at(g, kg_at(g, l, 0), 0), staged;
-        if (kg_op(g, p) != KN_OP_PARAM || kg_field(g, p, KN_F_PARAM_slot) != slot || !(staged = stage_load(s, l)))
-            continue;
-        if (!KN_GROW(kg_alloc(g), from, fc, (size_t)count + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)count + 1)) {
-            kn_oom(f);
-            break;
+/* Of each node the one load it is computed of, with constants; 0: of none, or of more. */
+static kn_ref *single_loads(ko_state *s, const kn_ref *order, uint32_t n, kn_ref sink, int64_t slot) {
+    kn_graph *g   = s->g;
+    kn_ref   *own = kn_zalloc(kg_alloc(g), ((size_t)sink + 1) * sizeof *own);
+    for (uint32_t i = 0; i < n && own; i++) {
+        kn_ref x = order[i], of = 0;
+        bool   ok = kn_is_alu(kg_op(g, x)) || kg_op(g, x) == KN_OP_BITCAST;
+        if (plain_load_of(g, x, slot)) own[x] = x;
+        for (uint32_t k = 0; k < kg_nsrc(g, x) && ok; k++) {
+            kn_ref y = kg_at(g, x, k);
+            if (kg_op(g, y) == KN_OP_CONST) continue;
+            ok = own[y] && (!of || of == own[y]);
+            of = own[y];
         }
-        from[count] = l;
-        to[count++] = staged;
+        if (ok && of) own[x] = of;
     }
-    if (!f->code && count) sink = kg_substitute(g, sink, from, to, count);
-    kn_free(kg_alloc(g), from, fc * sizeof *from);
-    kn_free(kg_alloc(g), to, tc * sizeof *to);
+    return own;
+}
+
+static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
+    kn_graph *g = s->g;
+    kn_ref   *order, *own;
+    uint32_t  n;
+    ko_swaps  w = {0};
+    if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(s->f), 0;
+    size_t size = (size_t)sink + 1;
+    /* last[l]: the one value of l that what depends on more uses; 0: several, so the load itself is staged */
+    kn_ref *last = kn_zalloc(kg_alloc(g), size * sizeof *last);
+    if (!(own = single_loads(s, order, n, sink, o->arg)) || !last) kn_oom(s->f);
+    for (uint32_t i = 0; i < n && !s->f->code; i++)
+        for (uint32_t k = 0; k < kg_nsrc(g, order[i]); k++) {
+            kn_ref y = kg_at(g, order[i], k);
+            if (!own[y] || own[order[i]]) continue;
+            last[own[y]] = last[own[y]] && last[own[y]] != y ? own[y] : y;
+        }
+    for (uint32_t i = 0; i < n && !s->f->code; i++) {
+        if (!plain_load_of(g, order[i], o->arg) || !last[order[i]]) continue;
+        kn_ref value = last[order[i]], staged = stage_value(s, value, o);
+        if (staged) add_swap(s, &w, value, staged);
+    }
+    if (!w.n && !s->f->code)
+        kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there that fits LOCAL memory",
+                (long long)o->arg);
+    sink = do_swaps(s, &w, sink);
+    if (own) kn_free(kg_alloc(g), own, size * sizeof *own);
+    if (last) kn_free(kg_alloc(g), last, size * sizeof *last);
     kn_free(kg_alloc(g), order, n * sizeof *order);
-    return f->code ? 0 : sink;
+    return s->f->code ? 0 : sink;
+}
+
+/* ---- hints --------------------------------------------------------------------------------------------------- */
+
+/* The innermost loop the index moves with. */
+static kn_ref innermost_loop(const ko_state *s, kn_ref idx) {
+    const kn_graph *g = s->g;
+    kn_ref          r[32], best = 0;
+    int             n = KN_MIN(kg_ranges(g, idx, r, KN_COUNT(r)), KN_COUNT(r));
+    for (int i = 0; i < n; i++) {
+        int type = (int)kg_field(g, r[i], KN_F_RANGE_type);
+        if (ko_is_lane(type) || type == KN_AXIS_UNROLL) continue;
+        if (!best || ko_place(s, r[i]) > ko_place(s, best)) best = r[i];
+    }
+    return best;
+}
+
+static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  n;
+    ko_swaps  w = {0};
+    bool      ok = true;
+    if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(s->f), 0;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, now = 0;
+        if (o->op == KN_OPT_PREFETCH && plain_load_of(g, l, o->arg)) {
+            kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
+            if (!r) continue;
+            kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, o->more));
+            ahead        = kg_substitute(g, idx, &r, &ahead, 1);
+            kn_ref fetch = kg_list(g, KN_OP_PREFETCH, (kn_ref[]){kg_index(g, p, &ahead, 1)}, 1);
+            now          = kg_load(g, kg_index(g, kg_after(g, p, &fetch, 1), &idx, 1));
+        } else if (o->op == KN_OPT_STREAM && kg_op(g, l) == KN_OP_STORE && kg_op(g, at) == KN_OP_INDEX &&
+                   kg_op(g, kg_at(g, at, 0)) == KN_OP_PARAM &&
+                   kg_field(g, kg_at(g, at, 0), KN_F_PARAM_slot) == o->arg) {
+            now = kg_make(g, KN_OP_STORE, 0, 1, kg_src(g, l), kg_nsrc(g, l));
+        } else {
+            continue;
+        }
+        ok = now && add_swap(s, &w, l, now);
+    }
+    if (ok && !w.n)
+        kn_fail(s->f, KN_ERR_ARG, "%s: no plain %s of PARAM %lld in a loop",
+                o->op == KN_OPT_STREAM ? "STREAM" : "PREFETCH", o->op == KN_OPT_STREAM ? "store" : "load",
+                (long long)o->arg);
+    sink = do_swaps(s, &w, ok ? sink : 0);
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return s->f->code ? 0 : sink;
+}
+
+kn_ref ko_apply_memory(ko_state *s, kn_ref sink, const kn_opt *o) {
+    return o->op == KN_OPT_STAGE ? stage_param(s, sink, o) : hint(s, sink, o);
 }

@@ -74,7 +74,7 @@ static bool interpret(trial *t, kn_stage stage, kn_fault *f) {
     return CHECK(!"the stage's graph runs");
 }
 
-/* Up to five options that the kernel's nest admits. */
+/* Up to five options that the kernel's nest admits; CARRY and what it lets past counts for several. */
 static void choose(batch *b, trial *t, kl_kernel *k) {
     static const int types[2][3] = {{KN_AXIS_LOOP, KN_AXIS_THREAD, KN_AXIS_UPCAST},
                                     {KN_AXIS_REDUCE, KN_AXIS_GROUP_REDUCE, KN_AXIS_UNROLL}};
@@ -85,15 +85,37 @@ static void choose(batch *b, trial *t, kl_kernel *k) {
     int64_t tile = 1; /* elements of what is expanded, kept small */
     for (int tries = (int)draw(b, 9); tries > 0 && nest.nloop && k->nopts < 5; tries--) {
         int    axis = (int)draw(b, (uint64_t)nest.nloop);
-        kn_opt o    = {.op = draw(b, 4) ? KN_OPT_SPLIT : KN_OPT_SWAP, .axis = axis};
+        static const kn_opt_op ops[] = {KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT,
+                                        KN_OPT_SWAP,  KN_OPT_PEEL,  KN_OPT_CARRY, KN_OPT_STAGE, KN_OPT_SWAP};
+        kn_opt o    = {.op = ops[draw(b, KN_COUNT(ops))], .axis = axis};
         f           = (kn_fault){0};
         if (o.op == KN_OPT_SWAP) {
             o.arg = (int64_t)draw(b, (uint64_t)nest.nloop);
+        } else if (o.op == KN_OPT_PEEL) {
+            o.arg  = (int64_t)draw(b, 3);
+            o.more = (int64_t)draw(b, 3);
+        } else if (o.op == KN_OPT_CARRY) {
+            o.target = 1 + (int)draw(b, 2);
+            if (ko_edit(&nest, &o, &f)) { /* out, past some output loops */
+                k->opts[k->nopts++] = o;
+                for (int at = axis; at > 0 && draw(b, 4) && k->nopts < 5; at--) {
+                    kn_opt swap = {.op = KN_OPT_SWAP, .axis = at - 1, .arg = at};
+                    if (!ko_edit(&nest, &swap, &f)) break;
+                    k->opts[k->nopts++] = swap;
+                }
+            }
+            b->refused += f.code != KN_OK;
+            continue;
+        } else if (o.op == KN_OPT_STAGE) {
+            o.arg  = (int64_t)draw(b, KN_MAX(k->nargs, 1));
+            o.axis = (int)draw(b, (uint64_t)nest.nloop + 1) - 1;
+            o.more = (int64_t)draw(b, 4) * 16;
         } else {
             static const int64_t factors[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 33};
             o.arg                          = factors[draw(b, KN_COUNT(factors))];
             o.target                       = types[nest.origin[nest.loop[axis].origin].reduce][draw(b, 3)];
             o.top                          = draw(b, 2);
+            o.tail                         = (kn_tail)draw(b, 3);
             bool expands = o.target == KN_AXIS_UPCAST || o.target == KN_AXIS_GROUP_REDUCE || o.target == KN_AXIS_UNROLL;
             if (expands && tile * o.arg > 128) continue;
             if (ko_edit(&nest, &o, &f)) {

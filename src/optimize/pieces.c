@@ -1,0 +1,350 @@
+/* pieces.c - a closer's ranges in pieces: the main part that the factors divide, what is left over, what was peeled off,
+ * and of a sum whose bound differs from lane to lane the part that not all lanes have.
+ *
+ * Takes: an END or REDUCE whose ranges the nest cut up. Gives: for each combination of pieces the new ranges, and the
+ * body over them. Iterations that a piece makes up (MASK, PAD, the lanes' rest) change nothing: their loads stay in
+ * bounds, their stores do not happen, sums take the identity for them. */
+#include "optimize/apply.h"
+
+#include <string.h>
+
+kn_ref ko_identity(kn_graph *g, int op, int dtype) {
+    kn_scalar id = kn_identity(op, dtype);
+    return kn_is_float(dtype) ? kg_float(g, dtype, id.f) : kg_make(g, KN_OP_CONST, dtype, (uint64_t)id.i, NULL, 0);
+}
+
+kn_ref ko_new_range(ko_state *s, kn_ref bound, int type, int slot, int place) {
+    int64_t w[KN_RANGE_WORDS] = {s->next_id, type, 0, ko_is_lane(type) ? slot : 0};
+    size_t  at                = (size_t)(s->next_id++ - s->first_id);
+    if (!KN_GROW(kg_alloc(s->g), s->place, s->place_cap, at + 1)) return kn_oom(s->f), 0;
+    s->place[at] = place;
+    return bound ? kg_make(s->g, KN_OP_RANGE, 0, kg_intern_words(s->g, w, KN_RANGE_WORDS), &bound, 1) : 0;
+}
+
+int ko_place(const ko_state *s, kn_ref range) {
+    int64_t id = kg_field(s->g, range, KN_F_RANGE_id);
+    return id < s->first_id || id >= s->next_id ? -1 : s->place[id - s->first_id];
+}
+
+/* ---- bounds that differ from lane to lane -------------------------------------------------------------------- */
+
+static bool has_lanes(const kn_graph *g, kn_ref x) {
+    kn_ref r[64];
+    int    n = KN_MIN(kg_ranges(g, x, r, KN_COUNT(r)), KN_COUNT(r));
+    while (n-- > 0)
+        if (ko_is_lane((int)kg_field(g, r[n], KN_F_RANGE_type))) return true;
+    return false;
+}
+
+typedef struct ko_span { kn_ref lo, hi; } ko_span;
+
+static ko_span span_of(kn_graph *g, kn_ref x, const ko_span *a, const ko_span *b) {
+    int op = kg_op(g, x);
+    switch (op) {
+    case KN_OP_RANGE:
+        if (!ko_is_lane((int)kg_field(g, x, KN_F_RANGE_type))) return (ko_span){x, x};
+        return (ko_span){kg_idx(g, 0), kg_op2(g, KN_OP_ADD, a->hi, kg_idx(g, -1))};
+    case KN_OP_ADD: case KN_OP_MIN: case KN_OP_MAX:
+        return (ko_span){kg_op2(g, op, a->lo, b->lo), kg_op2(g, op, a->hi, b->hi)};
+    case KN_OP_SUB: return (ko_span){kg_op2(g, op, a->lo, b->hi), kg_op2(g, op, a->hi, b->lo)};
+    case KN_OP_MUL: case KN_OP_IDIV:
+        if (kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST) {
+            int64_t c = kg_const_int(g, kg_at(g, x, 1));
+            if (c >= 0)
+                return (ko_span){kg_op2(g, op, a->lo, kg_at(g, x, 1)), kg_op2(g, op, a->hi, kg_at(g, x, 1))};
+            if (op == KN_OP_MUL)
+                return (ko_span){kg_op2(g, op, a->hi, kg_at(g, x, 1)), kg_op2(g, op, a->lo, kg_at(g, x, 1))};
+        }
+        break;
+    default: break;
+    }
+    if (!has_lanes(g, x)) return (ko_span){x, x};
+    return (ko_span){kg_idx(g, kg_min(g, x)), kg_idx(g, kg_max(g, x))};
+}
+
+/* The least and the most that x can be over all lanes, as values free of lanes. */
+static bool over_lanes(ko_state *s, kn_ref x, ko_span *out) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  n;
+    size_t    size = (size_t)x + 1;
+    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(s->f);
+    ko_span *span = kn_zalloc(kg_alloc(g), size * sizeof *span);
+    for (uint32_t i = 0; i < n && span; i++) {
+        uint32_t m     = kg_nsrc(g, order[i]);
+        span[order[i]] = span_of(g, order[i], m ? &span[kg_at(g, order[i], 0)] : NULL,
+                                 m > 1 ? &span[kg_at(g, order[i], 1)] : NULL);
+    }
+    if (span) *out = span[x];
+    bool ok = span || kn_oom(s->f);
+    kn_free(kg_alloc(g), span, size * sizeof *span);
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return ok;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------------------------- */
+
+unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin) {
+    const kn_origin *o = &s->nest->origin[origin];
+    kn_ref           b = kg_at(s->g, kg_at(s->g, closer, (uint32_t)k + 1), 0);
+    unsigned         m = 1u << KO_MAIN;
+    if (o->split && o->tail_kind == KN_TAIL_PEEL) m |= 1u << KO_TAIL;
+    if (o->front) m |= 1u << KO_FRONT;
+    if (o->back) m |= 1u << KO_BACK;
+    if (has_lanes(s->g, b)) m |= 1u << KO_REST;
+    return m;
+}
+
+static bool add_loop(ko_state *s, ko_variant *v, kn_ref bound, int origin, int type, int slot, int place,
+                     int64_t stride, kn_carry carry) {
+    if (v->nloop == KN_MAX_NEST) return kn_fail(s->f, KN_ERR_UNSUPPORTED, "optimize: too many loops");
+    kn_ref r = ko_new_range(s, bound, type, slot, place);
+    int    at = v->nloop++;
+    if (!r) return false;
+    while (at > 0 && v->loop[at - 1].place > place) v->loop[at] = v->loop[at - 1], at--;
+    v->loop[at].range  = r;
+    v->loop[at].origin = origin;
+    v->loop[at].place  = place;
+    v->loop[at].stride = stride;
+    v->loop[at].carry  = carry;
+    return true;
+}
+
+static int first_place(const kn_nest *nest, int origin) {
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->loop[l].origin == origin) return l;
+    return 0;
+}
+
+static kn_ref sub(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_ADD, a, kg_op2(g, KN_OP_MUL, b, kg_idx(g, -1)));
+}
+
+static kn_ref both(kn_graph *g, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(g, KN_OP_AND, a, b); }
+
+/* The loops of the origin's main part over 0..bound-1, and the iteration they stand for. */
+static bool main_loops(ko_state *s, ko_variant *v, int origin, kn_ref bound) {
+    const kn_nest   *nest = s->nest;
+    const kn_origin *o    = &nest->origin[origin];
+    kn_graph        *g    = s->g;
+    for (int l = 0; l < nest->nloop; l++) {
+        const kn_loop *at = &nest->loop[l];
+        if (at->origin != origin || (at->extent == 1 && !at->whole)) continue;
+        kn_ref b = kg_idx(g, at->extent);
+        if (at->whole) {
+            b = bound;
+            if (o->split && o->tail_kind != KN_TAIL_PEEL) b = kg_op2(g, KN_OP_ADD, b, kg_idx(g, at->stride - 1));
+            if (at->stride > 1) b = kg_op2(g, KN_OP_IDIV, b, kg_idx(g, at->stride));
+        }
+        if (!add_loop(s, v, b, origin, at->type, s->slot[l], l, at->stride, at->carry)) return false;
+    }
+    return true;
+}
+
+bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, ko_variant *v) {
+    kn_graph *g = s->g;
+    memset(v, 0, sizeof *v);
+    for (int k = 0; k < n; k++) {
+        const kn_origin *o     = &s->nest->origin[origins[k]];
+        int              place = first_place(s->nest, origins[k]);
+        kn_ref           r = kg_at(g, closer, (uint32_t)k + 1), b = kg_at(g, r, 0), gate = 0;
+        kn_ref           own = v->nsub ? kg_substitute(g, b, v->from, v->to, v->nsub) : b, base = kg_idx(g, 0);
+        ko_span          span = {own, own};
+        if (!own || (has_lanes(g, own) && !over_lanes(s, own, &span))) return false;
+        if (piece[k] == KO_REST) {
+            base = kg_op2(g, KN_OP_MAX, span.lo, kg_idx(g, 0));
+            if (!add_loop(s, v, sub(g, span.hi, base), origins[k], KN_AXIS_REDUCE, 0, place, 1, KN_CARRY_NONE))
+                return false;
+            gate = own;
+        } else if (piece[k] == KO_MAIN) {
+            base = kg_idx(g, o->front);
+            if (!main_loops(s, v, origins[k], span.lo)) return false;
+            if (o->split && o->tail_kind != KN_TAIL_PEEL) gate = o->moving ? own : kg_idx(g, o->extent - o->back);
+        } else if (piece[k] == KO_TAIL && o->moving) {
+            base = kg_op2(g, KN_OP_MAX, span.lo, kg_idx(g, 0));
+            base = kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_IDIV, base, kg_idx(g, o->tail)), kg_idx(g, o->tail));
+            if (!add_loop(s, v, sub(g, span.lo, base), origins[k], o->tail_type, 0, place, 1, KN_CARRY_NONE))
+                return false;
+        } else {
+            int64_t size = piece[k] == KO_TAIL ? o->tail : piece[k] == KO_FRONT ? o->front : o->back;
+            int     type = piece[k] == KO_TAIL ? o->tail_type : o->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
+            base = kg_idx(g, piece[k] == KO_TAIL   ? o->extent - o->back - o->tail
+                             : piece[k] == KO_BACK ? o->extent - o->back
+                                                   : 0);
+            if (size > 1 && !add_loop(s, v, kg_idx(g, size), origins[k], type, s->tail_slot[origins[k]], place, 1,
+                                      KN_CARRY_NONE))
+                return false;
+        }
+        kn_ref sum = base;
+        for (int l = 0; l < v->nloop; l++)
+            if (v->loop[l].origin == origins[k])
+                sum = kg_op2(g, KN_OP_ADD, sum,
+                             v->loop[l].stride == 1
+                                 ? v->loop[l].range
+                                 : kg_op2(g, KN_OP_MUL, v->loop[l].range, kg_idx(g, v->loop[l].stride)));
+        if (!sum) return false;
+        if (gate) v->gate[k] = kg_op2(g, KN_OP_CMPLT, sum, gate);
+        if (gate && piece[k] == KO_MAIN && o->tail_kind == KN_TAIL_PAD)
+            sum = kg_op2(g, KN_OP_MIN, sum, kg_op2(g, KN_OP_ADD, gate, kg_idx(g, -1)));
+        v->copy |= piece[k] != KO_MAIN;
+        v->base[k]       = base;
+        v->from[v->nsub] = r;
+        v->to[v->nsub++] = sum;
+    }
+    return true;
+}
+
+/* ---- the body ------------------------------------------------------------------------------------------------ */
+
+static bool in_bounds(const kn_graph *g, kn_ref index) {
+    kn_ref p = kg_at(g, index, 0), i = kg_at(g, index, 1);
+    return kg_min(g, i) >= 0 && kg_max(g, i) < kg_numel(g, p);
+}
+
+/* The gates of the ranges that an access moves with. */
+static kn_ref gates_of(const ko_state *s, const ko_variant *v, const int *origins, int n, const kn_ref *gate, kn_ref x) {
+    kn_ref all = 0;
+    for (int k = 0; k < n; k++) {
+        bool moves = false;
+        for (int l = 0; l < v->nloop && !moves; l++)
+            moves = v->loop[l].origin == origins[k] && kg_depends(s->g, x, v->loop[l].range);
+        if (moves) all = both(s->g, all, gate[k]);
+    }
+    return all;
+}
+
+/* Where a gate is false: loads that could leave their buffer do not happen, nor do stores. */
+static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins, int nr, const kn_ref *gates,
+                            kn_ref x) {
+    kn_graph *g = s->g;
+    kn_ref   *order, *from = NULL, *to = NULL;
+    uint32_t  n;
+    size_t    fc = 0, tc = 0;
+    int       k = 0;
+    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(s->f), 0;
+    for (uint32_t i = 0; i < n && x; i++) {
+        kn_ref l  = order[i];
+        int    op = kg_op(g, l);
+        if (op != KN_OP_LOAD && op != KN_OP_STORE) continue;
+        kn_ref at = kg_at(g, l, 0), gate = gates_of(s, v, origins, nr, gates, l);
+        if (!gate) continue;
+        if (kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && in_bounds(g, at))) continue;
+        kn_ref now[3] = {at, kg_nsrc(g, l) > 1 ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0),
+                         both(g, kg_nsrc(g, l) == 3 ? kg_at(g, l, 2) : 0, gate)};
+        for (int j = 0; j < 3 && k; j++) now[j] = kg_substitute(g, now[j], from, to, k); /* accesses in its sources */
+        if (!KN_GROW(kg_alloc(g), from, fc, (size_t)k + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)k + 1)) {
+            kn_oom(s->f);
+            x = 0;
+            break;
+        }
+        from[k] = l;
+        to[k++] = kg_with_src(g, l, now, 3);
+    }
+    if (x && k) x = kg_substitute(g, x, from, to, k);
+    kn_free(kg_alloc(g), from, fc * sizeof *from);
+    kn_free(kg_alloc(g), to, tc * sizeof *to);
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return x;
+}
+
+/* A prefix along a range that fell into parts: what stands before the piece, the blocks before this one, and the prefix
+ * within the block. */
+static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn_ref p) {
+    kn_graph *g  = s->g;
+    int       op = (int)kg_field(g, p, KN_F_REDUCE_op), dt = kg_dtype(g, p);
+    kn_ref    x = kg_at(g, p, 0), to[KN_MAX_NEST], at = v->base[k], all = 0;
+    bool      loops = false;
+    memcpy(to, v->to, sizeof to);
+    if (!kg_is_const(g, at, 0)) { /* everything before the piece */
+        kn_ref q = ko_new_range(s, at, KN_AXIS_REDUCE, 0, KN_MAX_NEST);
+        to[k]    = q;
+        kn_ref y = q ? kg_substitute(g, x, v->from, to, v->nsub) : 0;
+        all      = y ? kg_reduce_ranges(g, y, op, &q, 1) : 0;
+        if (!all) return 0;
+    }
+    for (int l = 0; l < v->nloop; l++) {
+        if (v->loop[l].origin != origin) continue;
+        loops    = true;
+        kn_ref r = v->loop[l].range, step = kg_idx(g, v->loop[l].stride), term, y;
+        if (v->loop[l].stride == 1) {
+            to[k] = kg_op2(g, KN_OP_ADD, at, r);
+            y     = kg_substitute(g, x, v->from, to, v->nsub);
+            term  = y ? kg_prefix(g, y, op, r) : 0;
+        } else {
+            kn_ref t     = ko_new_range(s, step, KN_AXIS_REDUCE, 0, KN_MAX_NEST);
+            kn_ref block = kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_ADD, r, kg_idx(g, -1)), step);
+            kn_ref gate  = kg_op2(g, KN_OP_CMPLT, kg_idx(g, 0), r);
+            to[k]        = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_ADD, at, block), t);
+            y            = kg_substitute(g, x, v->from, to, v->nsub);
+            y            = y ? gate_accesses(s, v, &origin, 1, &gate, y) : 0;
+            y            = y ? kg_reduce_ranges(g, y, op, &t, 1) : 0;
+            y            = y ? kg_op3(g, KN_OP_WHERE, gate, y, ko_identity(g, op, dt)) : 0;
+            term         = y ? kg_prefix(g, y, op, r) : 0;
+            at           = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, r, step));
+        }
+        all = all ? kg_op2(g, op, all, term) : term;
+        if (!all) return 0;
+    }
+    if (loops) return all;
+    to[k]    = at; /* the piece is one iteration, without a loop */
+    kn_ref y = kg_substitute(g, x, v->from, to, v->nsub);
+    return y && all ? kg_op2(g, op, all, y) : y;
+}
+
+static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  count;
+    bool      ok = true;
+    if (!kg_reach(g, &body, 1, &order, &count)) return kn_oom(s->f), 0;
+    for (uint32_t i = 0; i < count && ok; i++) {
+        if (!kg_is_prefix(g, order[i])) continue;
+        for (int k = 0; k < n && ok; k++) {
+            if (kg_at(g, closer, (uint32_t)k + 1) != kg_at(g, order[i], 1) || kg_op(g, v->to[k]) == KN_OP_RANGE) continue;
+            ok = v->nsub < KN_MAX_NEST || kn_fail(s->f, KN_ERR_UNSUPPORTED, "optimize: too many prefixes");
+            kn_ref now = ok ? own_prefix(s, v, k, origins[k], order[i]) : 0;
+            if (!(ok = now != 0)) break;
+            v->from[v->nsub] = order[i];
+            v->to[v->nsub++] = now;
+        }
+    }
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    return ok ? body : 0;
+}
+
+/* A copy of the body fills stages of its own: their LOCAL buffers get new slots. */
+static bool own_stages(ko_state *s, kn_ref body, ko_variant *v) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  n;
+    bool      ok = true;
+    if (!kg_reach(g, &body, 1, &order, &n)) return false;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        kn_ref st = order[i], b;
+        if (kg_op(g, st) != KN_OP_STORE || kg_space(g, kg_at(g, st, 0)) != KN_LOCAL) continue;
+        bool moves = false, known = false;
+        for (int k = 0; k < v->nsub; k++) /* filled anew for each value of the range, which the address does not tell */
+            moves |= kg_op(g, v->from[k]) == KN_OP_RANGE && kg_depends(g, st, v->from[k]) &&
+                     !kg_depends(g, kg_at(g, kg_at(g, st, 0), 1), v->from[k]);
+        for (b = kg_at(g, st, 0); kg_op(g, b) != KN_OP_BUFFER;) b = kg_at(g, b, 0);
+        for (int k = 0; k < v->nsub; k++) known |= v->from[k] == b;
+        if (!moves || known) continue;
+        if (!(ok = v->nsub < KN_MAX_NEST)) break;
+        v->from[v->nsub]  = b;
+        v->to[v->nsub++] = kg_buffer(g, s->next_local++, kg_numel(g, b), kg_dtype(g, b), 0, KN_LOCAL);
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return ok;
+}
+
+kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op) {
+    kn_graph *g = s->g;
+    if (op < 0 && !own_prefixes(s, closer, origins, n, v, body)) return 0;
+    if (v->copy && !own_stages(s, body, v)) return 0;
+    kn_ref x = kg_substitute(g, body, v->from, v->to, v->nsub);
+    kn_ref gate = 0;
+    for (int k = 0; k < n; k++) gate = both(g, gate, v->gate[k]);
+    if (!x || !gate) return x;
+    x = gate_accesses(s, v, origins, n, v->gate, x);
+    return x && op >= 0 ? kg_op3(g, KN_OP_WHERE, gate, x, ko_identity(g, op, kg_dtype(g, x))) : x;
+}
