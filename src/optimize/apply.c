@@ -84,8 +84,8 @@ static kn_ref moved(kn_graph *g, kn_ref x, const ko_inner *in, const kn_ref *to)
     return x ? kg_substitute(g, x, in->range, to, in->n) : 0;
 }
 
-/* END(STORE(at, f(sum))) with the sum kept in memory over the carried loop c: the loops inside c clear it, then for each
- * c the loops inside add to it, then the loops inside store f of it. */
+/* END(STORE(at, f(sum))) with the sum kept in memory over the carried loop c: the loops inside c clear it, then
+ * for each c the loops inside add to it, then the loops inside store f of it. */
 static kn_ref carry_end(ko_state *s, const ko_variant *v, kn_ref body, kn_ref reduce, kn_carry space) {
     kn_graph *g = s->g;
     kn_ref    each, rest, c, to[KN_MAX_NEST], deps[KN_MAX_NEST + 2], loops[KN_MAX_NEST + 1];

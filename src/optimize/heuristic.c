@@ -303,7 +303,8 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int c
     if (nest.nloop && nest.loop[0].type == KN_AXIS_LOOP && !nest.origin[nest.loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
         int64_t e = nest.loop[0].extent;
-        if (e > 1) push(&v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n, cap);
+        if (e > 1) push(&v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n,
+                        cap);
     }
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);
     return n;

@@ -218,6 +218,8 @@ static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     return true;
 }
 
+static const char needs_carry[] = "a reduction outside an output loop needs its sums kept: CARRY it first";
+
 /* Why the loops cannot stand in this order, or NULL. */
 static const char *order_fault(const kn_nest *nest) {
     for (int a = 0; a < nest->nloop; a++)
@@ -230,7 +232,7 @@ static const char *order_fault(const kn_nest *nest) {
             if (p->scanned && x->origin == y->origin && x->stride < y->stride)
                 return "a prefix runs along the loop, so its parts keep their order";
             if (p->reduce && !q->reduce && (!x->carry || p->end != q->closer))
-                return "a reduction outside an output loop needs its sums kept: CARRY it first";
+                return needs_carry;
         }
     return NULL;
 }
@@ -241,8 +243,7 @@ static bool edit_swap(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_origin *p = &nest->origin[a->origin], *q = &nest->origin[b->origin];
     bool       carries = (a->carry && p->end == q->closer) || (b->carry && q->end == p->closer);
     if (p->closer != q->closer && !carries)
-        return refuse(f, o, p->reduce != q->reduce ? "a reduction outside an output loop needs its sums kept: CARRY it first"
-                                                   : "the loops belong to different nests");
+        return refuse(f, o, p->reduce != q->reduce ? needs_carry : "the loops belong to different nests");
     kn_loop t = *a;
     *a        = *b;
     *b        = t;

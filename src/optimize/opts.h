@@ -10,7 +10,7 @@
 #include "dialect/uop.h"
 
 typedef enum kn_opt_op {
-    KN_OPT_SPLIT,    /* loop `axis` by `arg` into an outer and an inner one, the inner (`top`: the outer) of type target */
+    KN_OPT_SPLIT,    /* loop `axis` by `arg` into outer and inner; the inner (`top`: the outer) is of type target */
     KN_OPT_SWAP,     /* loops `axis` and `arg` change places */
     KN_OPT_PEEL,     /* `arg` iterations at the front of loop `axis` and `more` at its end get loops of their own */
     KN_OPT_STAGE,    /* panels of PARAM `arg` are copied to LOCAL memory in loop `axis`, in rows `more` apart */
@@ -37,7 +37,7 @@ typedef struct kn_opt {
     int       target; /* SPLIT: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL. CARRY: a kn_carry */
     bool      top;
     kn_tail   tail;
-    int       naxes, axes[KN_STAGE_AXES]; /* STAGE: positions in the order in which the copy is stored; none: the nest's */
+    int       naxes, axes[KN_STAGE_AXES]; /* STAGE: positions, as the copy is stored; none: as in the nest */
 } kn_opt;
 
 typedef struct kn_origin { /* a range of the kernel before optimisation */

@@ -68,7 +68,8 @@ static bool parse_one(const char **at, kn_opt *o) {
     if (parse_word(at, "SPLIT")) return o->op = KN_OPT_SPLIT, parse_split(at, o);
     if (parse_word(at, "SWAP")) return o->op = KN_OPT_SWAP, parse_axis(at, o) && parse_number(at, &o->arg);
     if (parse_word(at, "STAGE")) return o->op = KN_OPT_STAGE, parse_stage(at, o);
-    if (parse_word(at, "PREFETCH")) return o->op = KN_OPT_PREFETCH, parse_number(at, &o->arg) && parse_number(at, &o->more);
+    if (parse_word(at, "PREFETCH"))
+        return o->op = KN_OPT_PREFETCH, parse_number(at, &o->arg) && parse_number(at, &o->more);
     if (parse_word(at, "STREAM")) return o->op = KN_OPT_STREAM, parse_number(at, &o->arg);
     if (parse_word(at, "PEEL")) {
         o->op = KN_OPT_PEEL;

@@ -1,5 +1,5 @@
-/* pieces.c - a closer's ranges in pieces: the main part that the factors divide, what is left over, what was peeled off,
- * and of a sum whose bound differs from lane to lane the part that not all lanes have.
+/* pieces.c - a closer's ranges in pieces: the main part that the factors divide, what is left over, what was
+ * peeled off, and of a sum whose bound differs from lane to lane the part that not all lanes have.
  *
  * Takes: an END or REDUCE whose ranges the nest cut up. Gives: for each combination of pieces the new ranges, and the
  * body over them. Iterations that a piece makes up (MASK, PAD, the lanes' rest) change nothing: their loads stay in
@@ -202,7 +202,8 @@ static bool in_bounds(const kn_graph *g, kn_ref index) {
 }
 
 /* The gates of the ranges that an access moves with. */
-static kn_ref gates_of(const ko_state *s, const ko_variant *v, const int *origins, int n, const kn_ref *gate, kn_ref x) {
+static kn_ref gates_of(const ko_state *s, const ko_variant *v, const int *origins, int n, const kn_ref *gate,
+                       kn_ref x) {
     kn_ref all = 0;
     for (int k = 0; k < n; k++) {
         bool moves = false;
@@ -300,7 +301,8 @@ static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n
     for (uint32_t i = 0; i < count && ok; i++) {
         if (!kg_is_prefix(g, order[i])) continue;
         for (int k = 0; k < n && ok; k++) {
-            if (kg_at(g, closer, (uint32_t)k + 1) != kg_at(g, order[i], 1) || kg_op(g, v->to[k]) == KN_OP_RANGE) continue;
+            if (kg_at(g, closer, (uint32_t)k + 1) != kg_at(g, order[i], 1)) continue;
+            if (kg_op(g, v->to[k]) == KN_OP_RANGE) continue;
             ok = v->nsub < KN_MAX_NEST || kn_fail(s->f, KN_ERR_UNSUPPORTED, "optimize: too many prefixes");
             kn_ref now = ok ? own_prefix(s, v, k, origins[k], order[i]) : 0;
             if (!(ok = now != 0)) break;
