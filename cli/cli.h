@@ -26,6 +26,8 @@ int cli_fail(const cli *c);                                        /* c->fault, 
 int cli_usage(const cli *c, const char *fmt, ...) KN_PRINTF(2, 3); /* and where to look, 2 */
 /* The nearest of the names to one that does not exist, NULL if none is near. */
 const char *cli_nearest(const char *name, const char *const *names, int n);
+/* The nearest few of them, the nearest first; how many, up to cap. */
+int cli_nearest_few(const char *name, const char *const *names, int n, const char **near, int cap);
 /* PATH, or stdin for "-". 0-terminated; kn_free(NULL, *text, *len + 1). */
 bool cli_read_text(const char *path, char **text, size_t *len, kn_fault *f);
 /* The folder of compiled kernels: $KOINE_CACHE ("off": none), else koine in the user's cache folder. NULL: none. */

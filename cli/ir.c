@@ -7,21 +7,70 @@ static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     kl_program p;
     int        few[256], nout;
     kl_program_init(&p, NULL);
-    bool ok =
-        kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault) && kl_lower(&p, &j->run, &j->c->fault);
+    p.fired      = j->fired;
+    p.seconds    = j->seconds;
+    p.off        = j->off;
+    double start = kn_now();
+    bool   ok    = kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault);
+    j->callify   = kn_now() - start;
+    ok           = ok && kl_lower(&p, &j->run, &j->c->fault);
     kl_program_free(&p);
     return ok;
 }
 
-static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len, int stage) {
-    kn_fault *f    = &j->c->fault;
-    kn_ref    root = kg_parse(g, text, len, f);
+/* The stage that the text says it is at: "# after rangeify" above the first statement, as koine ir writes it. -1: it
+ * does not say. */
+static int stage_said(const char *text) {
+    static const char mark[] = "# after ";
+    while (*text == '#' || *text == '\n' || *text == ' ') {
+        if (!strncmp(text, mark, sizeof mark - 1)) {
+            char        name[32];
+            const char *at = text + sizeof mark - 1;
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " \r\n"), at);
+            return kn_stage_by_name(name);
+        }
+        if (*text == '#') text += strcspn(text, "\n");
+        if (*text) text++;
+    }
+    return -1;
+}
+
+/* What a program that does not say is at: a tensor program, if it has neither loops nor a schedule. */
+static bool stage_seen(const kn_graph *g, kn_ref root, int *stage, kn_fault *f) {
+    kn_ref  *order;
+    uint32_t n;
+    if (!kg_reach(g, &root, 1, &order, &n)) return kn_oom(f);
+    *stage = KN_STAGE_TENSOR;
+    for (uint32_t i = 0; i < n; i++) {
+        int op = kg_op(g, order[i]);
+        if ((op == KN_OP_RANGE && kg_field(g, order[i], KN_F_RANGE_rank) == 0) || op == KN_OP_LINEAR ||
+            op == KN_OP_CALL || op == KN_OP_PROGRAM)
+            *stage = KN_STAGE_ANY;
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return true;
+}
+
+static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len) {
+    kn_fault *f     = &j->c->fault;
+    kn_ref    root  = kg_parse(g, text, len, f);
+    bool      given = j->stage >= 0;
     if (!root) return false;
     j->nodes = kg_count(g) - 1;
-    if (stage >= 0 && !kn_verify(g, root, (kn_stage)stage, f)) return false;
+    if (!given) j->stage = stage_said(text);
+    if (j->stage < 0 && !stage_seen(g, root, &j->stage, f)) return false;
+    if (cli_switch(j->c, "verify") && !kn_verify(g, root, (kn_stage)j->stage, f)) return false;
+    if (j->stage > KN_STAGE_TENSOR) { /* it can be checked and printed, not lowered once more */
+        if (j->after >= 0 && j->after != j->stage)
+            return kn_fail(f, KN_ERR_ARG, "the program is as it is after %s: only tensor programs go through the stages",
+                           kn_stage_names[j->stage]);
+        j->after = j->stage;
+        return ir_show_stage(j, (kn_stage)j->stage, g, root, f);
+    }
+    if (j->after < 0) j->after = j->stop < 0 ? KN_STAGE_TENSOR : j->stop;
     if (j->after <= KN_STAGE_TENSOR && !ir_show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
-    if (j->after == KN_STAGE_TENSOR && j->stop < KN_STAGE_CALLIFY) return true;
-    j->run.stop   = (kn_stage)(j->stop > 0 ? j->stop : j->after > 0 ? j->after : KN_STAGE_RENDER);
+    if (j->after == KN_STAGE_TENSOR && j->stop < KN_STAGE_CALLIFY && !j->time && !j->count) return true;
+    j->run.stop   = (kn_stage)(j->stop > 0 ? j->stop : j->after > KN_STAGE_TENSOR ? j->after : KN_STAGE_RENDER);
     j->run.verify = true;
     j->run.seen   = ir_show_stage;
     j->run.user   = j;
@@ -41,33 +90,48 @@ static int stage_option(const cli *c, const char *option, bool all) {
     return -2;
 }
 
-int cli_run_ir(cli *c) {
-    ir_job j = {.c = c, .json = cli_switch(c, "json")};
-    kn_opt opts[KN_MAX_OPTS];
-    int    stage = stage_option(c, "stage", false);
-    j.after      = stage_option(c, "after", true);
-    j.stop       = stage_option(c, "stop-after", true);
-    if (stage == -2 || j.after == -2 || j.stop == -2) return 2;
+/* 0, or the exit code of options that were not understood. */
+static int read_job(ir_job *j, kn_opt *opts) {
+    cli *c   = j->c;
+    j->json  = cli_switch(c, "json");
+    j->time  = cli_switch(c, "time");
+    j->count = cli_switch(c, "count");
+    j->stage = stage_option(c, "stage", false);
+    j->after = stage_option(c, "after", true);
+    j->stop  = stage_option(c, "stop-after", true);
+    if (j->stage == -2 || j->after == -2 || j->stop == -2) return 2;
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin");
-    if (j.stop == KN_STAGE_ANY) return cli_usage(c, "--stop-after needs one stage");
-    if (j.after < 0) j.after = j.stop < 0 ? KN_STAGE_TENSOR : j.stop;
-    if (stage < 0 && cli_switch(c, "verify")) stage = KN_STAGE_ANY;
-    const char *text_opts = cli_value(c, "opts", 0);
-    if (text_opts && !ko_parse_opts(text_opts, opts, &j.run.nopts, &c->fault)) return cli_fail(c);
-    j.run.opts = text_opts ? opts : NULL;
+    if (j->stop == KN_STAGE_ANY) return cli_usage(c, "--stop-after needs one stage");
+    if (j->stop >= 0 && j->after > j->stop)
+        return cli_usage(c, "--stop-after %s comes before --after %s", kn_stage_names[j->stop],
+                         kn_stage_names[j->after]);
+    const char *text = cli_value(c, "opts", 0);
+    if (text && !ko_parse_opts(text, opts, &j->run.nopts, &c->fault)) return cli_fail(c);
+    j->run.opts = text ? opts : NULL;
+    return ir_rules_off(j);
+}
+
+int cli_run_ir(cli *c) {
+    ir_job j = {.c = c};
+    kn_opt opts[KN_MAX_OPTS];
     char  *text;
     size_t len;
-    if (!cli_read_text(c->args[0], &text, &len, &c->fault)) return cli_fail(c);
-    kn_graph *g = kg_new(NULL);
-    kn_str_init(&j.out, NULL);
-    bool ok = g ? run_ir(&j, g, text, len, stage) : kn_oom(&c->fault);
-    if (j.json)
-        ir_print_json(&j, ok);
-    else
-        fputs(kn_str_c(&j.out), stdout);
-    if (!j.json && cli_switch(c, "time")) ir_print_times(&j);
-    kn_str_free(&j.out);
-    kg_free(g);
-    kn_free(NULL, text, len + 1);
-    return ok ? 0 : cli_fail(c);
+    int    code = read_job(&j, opts);
+    if (!code && !cli_read_text(c->args[0], &text, &len, &c->fault)) code = cli_fail(c);
+    if (!code) {
+        kn_graph *g = kg_new(NULL);
+        kn_str_init(&j.out, NULL);
+        bool ok = g && ir_rules_begin(&j) ? run_ir(&j, g, text, len) : kn_oom(&c->fault);
+        if (j.json)
+            ir_print_json(&j, ok);
+        else
+            fputs(kn_str_c(&j.out), stdout);
+        if (!j.json) fprintf(stderr, "%s%s", kn_str_c(&j.times), kn_str_c(&j.counts));
+        code = ok ? 0 : cli_fail(c);
+        kn_str_free(&j.out);
+        kg_free(g);
+        kn_free(NULL, text, len + 1);
+    }
+    ir_rules_free(&j);
+    return code;
 }

@@ -8,15 +8,29 @@
 typedef struct ir_job {
     cli     *c;
     int      after, stop; /* -1: not given; after ANY: all of them */
-    bool     verify, json;
+    int      stage;       /* the stage the program read is at */
+    bool     json, time, count;
     uint32_t nodes;
     kl_run   run;
-    kn_str   out;
+    kn_str   out;              /* what goes to stdout, or into the JSON object as its text */
+    kn_str   times, counts;    /* of the stages so far: lines for people, or members of JSON objects */
+    double   callify;          /* seconds it took; it runs before the pipeline's loop */
+    uint64_t *fired;           /* of the stage that is running: per rule, or NULL */
+    double   *seconds;         /* and per group, or NULL */
+    bool     *off;             /* rules that must not fire, or NULL */
+    kl_count  total[KN_STAGE_COUNT];
 } ir_job;
 
 /* ir_show.c: a kl_run's `seen`, which prints the stages asked for into j->out; and what follows the run. */
 bool ir_show_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f);
 void ir_print_json(const ir_job *j, bool ok);
-void ir_print_times(const ir_job *j);
+
+/* ir_rules.c: what the rules did. Room for it; what a stage did, added to j->times and j->counts; and the end. */
+bool ir_rules_begin(ir_job *j);
+void ir_rules_stage(ir_job *j, kn_stage stage);
+double ir_seconds(const ir_job *j, kn_stage stage);
+void ir_rules_free(ir_job *j);
+/* --disable-rule: 0, or the exit code with a message that names the nearest rules. */
+int ir_rules_off(ir_job *j);
 
 #endif

@@ -10,7 +10,7 @@
 
 typedef struct cli_flag {
     const char *command, *name, *value, *help;
-    enum { SWITCH, VALUE, LIST } kind;
+    enum { SWITCH, VALUE, REPEAT, LIST } kind;
 } cli_flag;
 
 static const cli_flag cli_flags[] = {
@@ -85,18 +85,32 @@ static int edits(const char *a, const char *b) {
     return row[n];
 }
 
-const char *cli_nearest(const char *name, const char *const *names, int n) {
-    const char *best  = NULL;
-    int         least = 1 + (int)strlen(name) / 3;
+int cli_nearest_few(const char *name, const char *const *names, int n, const char **near, int cap) {
+    enum { FEW = 8 };
+    int far[FEW], count = 0, least = 1 + (int)strlen(name) / 3;
+    cap = KN_MIN(cap, FEW);
     for (int i = 0; i < n; i++) {
-        int d = edits(name, names[i]);
-        if (strlen(name) >= 2 && !strncmp(name, names[i], strlen(name))) d = 1; /* what it begins */
-        if (d <= least) {
-            best  = names[i];
-            least = d - 1;
+        int  d     = edits(name, names[i]), at = count;
+        bool again = false;
+        if (strlen(name) >= 2 && !strncmp(name, names[i], strlen(name))) d = KN_MIN(d, 1); /* what it begins */
+        for (int k = 0; k < count; k++) again |= !strcmp(near[k], names[i]);
+        if (d > least || again) continue;
+        while (at > 0 && far[at - 1] > d) at--;
+        if (at == cap) continue;
+        for (int k = KN_MIN(count, cap - 1); k > at; k--) {
+            near[k] = near[k - 1];
+            far[k]  = far[k - 1];
         }
+        near[at] = names[i];
+        far[at]  = d;
+        count    = KN_MIN(count + 1, cap);
     }
-    return best;
+    return count;
+}
+
+const char *cli_nearest(const char *name, const char *const *names, int n) {
+    const char *near = NULL;
+    return cli_nearest_few(name, names, n, &near, 1) ? near : NULL;
 }
 
 bool cli_read_text(const char *path, char **text, size_t *len, kn_fault *f) {

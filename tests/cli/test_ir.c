@@ -1,0 +1,132 @@
+/* test_ir.c - koine ir: its options, each on a file and on stdin. */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char output[1 << 18];
+
+/* Runs `koine ir ARGS` in a shell, stdout and stderr together into `output`; the exit code. */
+static int koine_ir(const char *args) {
+    char line[2048];
+    snprintf(line, sizeof line, "%s/koine ir %s 2>&1", KN_TEST_BUILD, args);
+    FILE *p = popen(line, "r");
+    if (!p) return -1;
+    size_t n  = fread(output, 1, sizeof output - 1, p);
+    output[n] = 0;
+    int rc    = pclose(p);
+    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
+static void expect(const char *args, int code, const char *text) {
+    int got = koine_ir(args);
+    if (!CHECK_EQ(got, code) || !strstr(output, text)) {
+        fprintf(stderr, "koine ir %s\n", args);
+        CHECK_STR(output, text);
+    }
+}
+
+/* The same of a file and of stdin; the output is that of stdin. */
+static void expect_both(const char *file, const char *args, int code, const char *text) {
+    char line[1024];
+    snprintf(line, sizeof line, "%s %s", file, args);
+    expect(line, code, text);
+    snprintf(line, sizeof line, "- %s < %s", args, file);
+    expect(line, code, text);
+}
+
+static void absent(const char *text) {
+    if (!CHECK(strstr(output, text) == NULL)) fprintf(stderr, "found: %s\nin: %s\n", text, output);
+}
+
+static void put(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    if (!CHECK(f != NULL)) return;
+    fputs(text, f);
+    fclose(f);
+}
+
+static const char softmax[] = "%x = PARAM {slot=0} [6, 100]\n"
+                              "%m = REDUCE {op=MAX, axes=(1)} %x\n"
+                              "%e = EXP2 (MUL (SUB %x %m) 1.442695:f32)\n"
+                              "%1 = DIV %e (REDUCE {op=ADD, axes=(1)} %e)\n";
+
+static void test_time_and_count(void) {
+    expect_both("ir_s.kn", "--after select --time", 0, "\n  rules algebra ");
+    CHECK(strstr(output, "callify  ") && strstr(output, "select  "));
+    absent("linearize  ");
+    expect_both("ir_s.kn", "--after select --count", 0, " rules fired\n");
+    CHECK(strstr(output, "\nselect  ") && strstr(output, " decomp."));
+    expect_both("ir_s.kn", "--after select --count --time --json", 0, "\"counts\": {\"callify\": {\"nodes_in\": ");
+    CHECK(strstr(output, "\"rule_seconds\": {\"callify\": {") && strstr(output, "\"decomp."));
+    /* without --after the program is printed as it was read, and still goes through the stages */
+    expect_both("ir_s.kn", "--count", 0, "%4 = MUL %3 1.442695:f32");
+    CHECK(strstr(output, "\nrender  ") != NULL);
+}
+
+static void test_disable_rule(void) {
+    expect_both("ir_s.kn", "--after select --disable-rule=exp2_f32", 0, " = EXP2 ");
+    expect_both("ir_s.kn", "--after select --disable-rule=decomp.exp2_f32", 0, " = EXP2 ");
+    expect_both("ir_s.kn", "--after select --disable-rule=sub --disable-rule exp2_f32", 0, " = EXP2 ");
+    expect("ir_s.kn --after select", 0, "# after select");
+    absent(" = EXP2 ");
+    expect_both("ir_s.kn", "--disable-rule=exp2_f23", 2, "there is no rule 'exp2_f23'; did you mean 'exp2_f32'");
+    expect_both("ir_s.kn", "--disable-rule=algebra.add_zro", 2, "did you mean 'algebra.add_zero', 'algebra.");
+    expect_both("ir_s.kn", "--disable-rule=qqqqqqqqqq", 2, "there is no rule 'qqqqqqqqqq'; ");
+    expect_both("ir_s.kn", "--disable-rule", 2, "--disable-rule needs a value, NAME");
+}
+
+static void test_verify(void) {
+    put("ir_bad.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = SINK (STORE (NEG %1) %1)\n");
+    expect_both("ir_bad.kn", "--verify", 1, "verify after tensor: ");
+    expect_both("ir_bad.kn", "--verify --stage rangeify", 1, "verify after rangeify: ");
+    /* what koine ir writes says which stage it is at; changed by hand it is checked as that stage */
+    char line[512];
+    static const char *const stages[] = {"callify", "rangeify", "optimize", "expand", "select", "linearize", "plan"};
+    for (int i = 0; i < 7; i++) {
+        char head[64];
+        snprintf(line, sizeof line, "ir_s.kn --after %s > ir_stage.kn; %s/koine ir ir_stage.kn --verify", stages[i],
+                 KN_TEST_BUILD);
+        snprintf(head, sizeof head, "# after %s\n", stages[i]);
+        expect(line, 0, head);
+        expect("- --verify < ir_stage.kn", 0, head);
+    }
+    put("ir_loop.kn", "# a note\n# after expand\n%o = PARAM {slot=0} [4]\n%a = PARAM {slot=1} [4, 4]\n"
+                      "%i = RANGE {id=0, type=LOOP} 4\n%j = RANGE {id=1, type=REDUCE} 4\n"
+                      "%r = REDUCE {op=ADD} (LOAD (INDEX %a %i %j)) %j\n"
+                      "%s = SINK (END (STORE (INDEX %o %i) %r) %i)\n");
+    expect_both("ir_loop.kn", "--verify", 1, "verify after expand: ");
+    expect_both("ir_loop.kn", "--verify --stage rangeify", 0, "REDUCE");
+    expect_both("ir_loop.kn", "--after render", 1, "only tensor programs go through the stages");
+    expect_both("ir_loop.kn", "", 0, "# after expand\n");
+    put("ir_loop.kn", "# after nowhere\n%1 = PARAM {slot=0} [4]\n");
+    expect_both("ir_loop.kn", "--verify", 0, "PARAM");
+}
+
+static void test_stages(void) {
+    expect_both("ir_s.kn", "--after all", 0, "# after plan\n");
+    CHECK(strstr(output, "# after tensor\n") && strstr(output, "# after render\n"));
+    expect_both("ir_s.kn", "--after rangeify", 0, "# after rangeify\n");
+    absent("# after optimize");
+    expect_both("ir_s.kn", "--after all --stop-after expand", 0, "# after expand\n");
+    absent("# after select");
+    expect_both("ir_s.kn", "--stop-after callify", 0, "# after callify\n");
+    expect_both("ir_s.kn", "--stop-after all", 2, "--stop-after needs one stage");
+    expect_both("ir_s.kn", "--after expnd", 2, "did you mean 'expand'?");
+    expect_both("ir_s.kn", "--after expand --stop-after rangeify", 2, "--stop-after rangeify comes before");
+    expect_both("ir_s.kn", "--after render", 0, "void r_6_100");
+}
+
+int main(void) {
+    if (access(KN_TEST_BUILD "/koine", X_OK) != 0) SKIP("the koine command is not built");
+    put("ir_s.kn", softmax);
+    RUN(test_stages);
+    RUN(test_time_and_count);
+    RUN(test_disable_rule);
+    RUN(test_verify);
+    static const char *const made[] = {"ir_s.kn", "ir_bad.kn", "ir_stage.kn", "ir_loop.kn"};
+    for (size_t k = 0; k < sizeof made / sizeof *made; k++) unlink(made[k]);
+    return check_result();
+}
