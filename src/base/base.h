@@ -19,9 +19,11 @@
 #if defined(__GNUC__)
 #define KN_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define KN_UNUSED __attribute__((unused))
+#define KN_RARE __attribute__((noinline, cold)) /* what hardly ever runs stays out of what always does */
 #else
 #define KN_PRINTF(f, a)
 #define KN_UNUSED
+#define KN_RARE
 #endif
 #define KN_COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 #define KN_MIN(a, b) ((a) < (b) ? (a) : (b))

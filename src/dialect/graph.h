@@ -2,7 +2,7 @@
 #ifndef KN_GRAPH_H
 #define KN_GRAPH_H
 
-#include "dialect/uop.h"
+#include "dialect/why.h"
 
 /* A set of ranges, a bit each in the order in which the graph made them. */
 typedef struct kn_set {
@@ -57,6 +57,9 @@ struct kn_graph {
     kn_ref         *ranges; /* bit - 1 -> RANGE */
     size_t          ranges_cap, ranges_n;
     kn_arena        arena;
+    kn_why         *why;   /* NULL: nobody asks where nodes come from */
+    uint32_t       *cause; /* per node */
+    size_t          cause_cap;
 };
 
 static inline kn_prop *kg_prop(const kn_graph *g, kn_ref n) {
@@ -69,6 +72,10 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
 /* bounds.c: fills min and max, the range set and, of a RANGE, the bit. */
 void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *p);
 bool kg_infer_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *p);
+/* why.c, of graphs that have a log: the cause of a node just made; the cause that nodes made from now on have (0: what
+ * the log says), which returns the one before. */
+void     kg_note_cause(kn_graph *g, kn_ref n);
+uint32_t kg_swap_cause(kn_graph *g, uint32_t cause);
 /* axis.c: device and sharding axis. False on a conflict. */
 bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *p);
 

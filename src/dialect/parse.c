@@ -12,6 +12,7 @@
  * "#" starts a comment. A newline ends a statement, except inside brackets. The bestiary's spellings are in spell.c. An
  * INDEX whose last source is a bool is a gated one: the gate goes to the LOAD or STORE that uses it. */
 #include "dialect/spell.h"
+#include "dialect/why.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -750,7 +751,9 @@ static kn_ref read_statement(reader *r) {
 }
 
 kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f) {
-    reader   r     = {.g = g, .f = f, .text = text, .p = text, .end = text + len};
+    reader      r       = {.g = g, .f = f, .text = text, .p = text, .end = text + len};
+    const char *counted = text;
+    int         line    = 1; /* of `counted` */
     kn_fault saved = *kg_fault(g);
     kn_ref   n     = 0;
     if (len > INT32_MAX) return kn_fail(f, KN_ERR_FORMAT, "the program is longer than 2 GiB"), 0;
@@ -762,6 +765,8 @@ kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f) {
             if (n && r.gated) n = 0, reader_fail(&r, r.p, KN_ERR_FORMAT, "a gated INDEX is no value: LOAD it");
             break;
         }
+        for (; counted < r.p; counted++) line += *counted == '\n';
+        kn_why_line(kg_why(g), NULL, line);
         if (!(n = read_statement(&r))) break;
     }
     const kn_alloc *a = kg_alloc(g);

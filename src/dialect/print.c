@@ -3,7 +3,7 @@
  * Contract: kg_parse of what kg_print wrote makes the same graph, and printing that gives the same text. Every fact of
  * a node that its interning compares is in the text: op, tag, arg, sources, and of a CONST the dtype and the bits.
  * Needs nothing but the tables of ops.def and args.def. Failed allocations show as out->failed. */
-#include "dialect/uop.h"
+#include "dialect/why.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -133,7 +133,8 @@ static bool is_inline(const kn_graph *g, kn_ref n) {
 
 /* number: id -> the name printed for it; NULL: ids themselves. */
 static void print_name(kn_ref n, const uint32_t *number, kn_str *out) {
-    kn_str_putf(out, "%%%" PRIu32, number ? number[n] : n);
+    uint32_t name = number ? number[n] : n;
+    kn_str_putf(out, "%%%s%" PRIu32, number && name & KN_NUMBER_OLD ? "old" : "", number ? name & ~KN_NUMBER_OLD : n);
 }
 
 static void print_operand(const kn_graph *g, kn_ref n, const uint32_t *number, kn_str *out) {
@@ -190,26 +191,46 @@ static void print_line(const kn_graph *g, kn_ref n, const uint32_t *number, kn_r
     if (nd->dtype != KN_VOID) print_type(g, n, number, top, out);
 }
 
-void kg_print(const kn_graph *g, kn_ref root, kn_str *out) {
+uint32_t *kg_numbers(const kn_graph *g, kn_ref root) {
     kn_ref   *order;
     uint32_t  count, next = 0;
-    uint32_t *number = NULL;
-    if (!root) return;
-    if (!kg_reach(g, &root, 1, &order, &count)) {
-        out->failed = true;
-        return;
+    uint32_t *number = kn_zalloc(kg_alloc(g), ((size_t)root + 1) * sizeof *number);
+    if (!number || !kg_reach(g, &root, 1, &order, &count)) {
+        kn_free(kg_alloc(g), number, ((size_t)root + 1) * sizeof *number);
+        return NULL;
     }
-    number = kn_zalloc(kg_alloc(g), ((size_t)root + 1) * sizeof *number);
+    for (uint32_t i = 0; i < count; i++)
+        if (!is_inline(g, order[i]) || order[i] == root) number[order[i]] = ++next;
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    return number;
+}
+
+static void print_all(const kn_graph *g, kn_ref root, bool why, kn_str *out) {
+    if (!root) return;
+    uint32_t *number = kg_numbers(g, root);
     if (!number) out->failed = true;
-    for (uint32_t i = 0; i < count && number; i++) {
-        kn_ref n = order[i];
-        if (is_inline(g, n) && n != root) continue;
-        number[n] = ++next;
+    for (kn_ref n = 1; n <= root && number; n++) {
+        if (!number[n]) continue;
         print_line(g, n, number, root, out);
+        if (why) {
+            kn_str_puts(out, "  # ");
+            kn_print_cause(kg_why(g), kg_cause(g, n), out);
+        }
         kn_str_puts(out, "\n");
     }
     kn_free(kg_alloc(g), number, ((size_t)root + 1) * sizeof *number);
-    kn_free(kg_alloc(g), order, count * sizeof *order);
+}
+
+void kg_print(const kn_graph *g, kn_ref root, kn_str *out) {
+    print_all(g, root, false, out);
+}
+
+void kg_print_why(const kn_graph *g, kn_ref root, kn_str *out) {
+    print_all(g, root, kg_why(g) != NULL, out);
+}
+
+void kg_print_line(const kn_graph *g, kn_ref n, const uint32_t *number, kn_ref top, kn_str *out) {
+    print_line(g, n, number, top, out);
 }
 
 void kg_print_node(const kn_graph *g, kn_ref n, kn_str *out) {

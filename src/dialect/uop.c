@@ -191,6 +191,7 @@ void kg_free(kn_graph *g) {
     kn_free(a, g->words, g->words_cap * sizeof *g->words);
     kn_free(a, g->strs, g->strs_cap * sizeof *g->strs);
     kn_free(a, g->ranges, g->ranges_cap * sizeof *g->ranges);
+    kn_free(a, g->cause, g->cause_cap * sizeof *g->cause);
     kn_arena_free(&g->arena);
     kn_free(a, g, sizeof *g);
 }
@@ -363,6 +364,7 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
     g->chunk[id >> KN_CHUNK_BITS][id & (KN_CHUNK - 1)] = nd;
     *kg_prop(g, id)                                    = p;
     table_put(&g->nodes, hash, id);
+    if (g->why) kg_note_cause(g, id);
     return id;
 oom:
     kn_oom(&g->fault);
@@ -373,9 +375,18 @@ kn_ref kg_make(kn_graph *g, int op, int dtype, uint64_t arg, const kn_ref *src, 
     return kg_make_tag(g, op, dtype, 0, arg, src, nsrc);
 }
 
+static KN_RARE kn_ref make_caused(kn_graph *g, const kn_node *nd, uint64_t arg, const kn_ref *src, uint32_t nsrc,
+                                  uint32_t cause) {
+    uint32_t before = kg_swap_cause(g, cause);
+    kn_ref   r      = kg_make_tag(g, nd->op, nd->dtype, nd->tag, arg, src, nsrc);
+    kg_swap_cause(g, before);
+    return r;
+}
+
 kn_ref kg_with_src(kn_graph *g, kn_ref n, const kn_ref *src, uint32_t nsrc) {
     const kn_node *nd = kg_node(g, n);
-    return kg_make_tag(g, nd->op, nd->dtype, nd->tag, nd->arg, src, nsrc);
+    return g->why ? make_caused(g, nd, nd->arg, src, nsrc, kg_cause(g, n))
+                  : kg_make_tag(g, nd->op, nd->dtype, nd->tag, nd->arg, src, nsrc);
 }
 
 kn_ref kg_import(kn_graph *g, const kn_graph *from, kn_ref n, const kn_ref *src, uint32_t nsrc) {
@@ -407,5 +418,6 @@ kn_ref kg_import(kn_graph *g, const kn_graph *from, kn_ref n, const kn_ref *src,
         }
         if (!(arg = kg_intern_words(g, w, count))) return 0;
     }
-    return kg_make_tag(g, nd->op, nd->dtype, nd->tag, arg, src, nsrc);
+    return g->why && g->why == from->why ? make_caused(g, nd, arg, src, nsrc, kg_cause(from, n))
+                                         : kg_make_tag(g, nd->op, nd->dtype, nd->tag, arg, src, nsrc);
 }

@@ -265,6 +265,12 @@ uint64_t  kn_threefry2x32(uint64_t counter, uint64_t key);
 /* ---- text (print.c, parse.c): docs/dialect.md has the grammar ------------------------------------------------- */
 /* Prints root and all below it, a node a line, %1 ... in topological order; constants and shapes stand inline. */
 void kg_print(const kn_graph *g, kn_ref root, kn_str *out);
+/* The numbers it gives, by node: 0 of what stands inline and what is not reached; root + 1 of them. NULL: out of
+ * memory. */
+uint32_t *kg_numbers(const kn_graph *g, kn_ref root);
+/* n's line, without its end, under numbers of nodes up to `top`. A number with KN_NUMBER_OLD added is written %old7. */
+#define KN_NUMBER_OLD (UINT32_C(1) << 31)
+void kg_print_line(const kn_graph *g, kn_ref n, const uint32_t *number, kn_ref top, kn_str *out);
 void kg_print_node(const kn_graph *g, kn_ref n, kn_str *out); /* one node, sources by id; for messages */
 /* Reads a program; its value is the last statement's node. 0 with line and column in the fault. */
 kn_ref kg_parse(kn_graph *g, const char *text, size_t len, kn_fault *f);

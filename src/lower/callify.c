@@ -144,6 +144,11 @@ static bool map_room(kl_copy *c) { /* inlining makes nodes as the walk goes */
     return true;
 }
 
+static void callify_begins(kn_graph *to, const kn_graph *from) {
+    kg_keep_why(to, kg_why(from));
+    kn_why_stage(kg_why(to), "callify");
+}
+
 /* Copy root depth first, sources in order; *out is its image. */
 static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
     kn_graph *g = c->from;
@@ -160,7 +165,9 @@ static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
             top--;
             continue;
         }
+        kg_made_as(c->p->g, g, n);
         if (!make_leaf(c, n, &leaf)) goto done;
+        kg_made_as(c->p->g, g, 0);
         if (leaf) {
             if (!map_room(c)) goto done;
             c->map[n] = leaf;
@@ -239,10 +246,12 @@ bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const k
         kn_oom(f);
         goto done;
     }
+    callify_begins(p->g, g);
     for (int i = 0; i < n; i++)
         if (!copy_tree(&c, roots[i], &image[i])) goto done;
     for (int i = 0; i < n; i++) {
         kn_ref target, store = root_store(p->g, image[i], &target);
+        kg_made_of(p->g, p->g, image[i]);
         if (store) {
             effects[i]     = store;
             b->out_slot[i] = (int)kg_field(p->g, target, KN_F_PARAM_slot);
@@ -268,12 +277,14 @@ bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int
     bool       ok = false;
     *nout         = 0;
     if (!(p->g = kg_new(p->alloc))) return kn_oom(f);
+    callify_begins(p->g, g);
     if (!copy_tree(&c, root, &image)) goto done;
     if (kg_op(p->g, image) == KN_OP_SINK) {
         p->root = image;
         ok      = true;
         goto done;
     }
+    kg_made_of(p->g, p->g, image);
     n = kg_op(p->g, image) == KN_OP_TUPLE ? (int)kg_nsrc(p->g, image) : 1;
     if (n > cap) {
         kn_fail(f, KN_ERR_ARG, "callify: more than %d results", cap);

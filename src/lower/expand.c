@@ -217,6 +217,7 @@ bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
         uint32_t m = kg_nsrc(k->g, order[i]);
         if (!KN_GROW(p->alloc, src, cap, m + 1)) goto oom;
         for (uint32_t j = 0; j < m; j++) src[j] = e.map[kg_at(k->g, order[i], j)];
+        kg_made_of(k->g, k->g, order[i]);
         if (!(e.map[order[i]] = expand_node(&e, order[i], src, m))) goto done;
     }
     k->root = e.map[k->root];

@@ -416,6 +416,7 @@ bool kl_decide(kl_fuse *z) {
         kl_info *info = &z->info[n];
         if (op == KN_OP_SINK || op == KN_OP_STORE) continue;
         kl_choice c;
+        kg_made_of(z->r, z->g, n);
         choose(z, n, &c);
         if (z->p->explain && !(info->choice = kn_arena_copy(&z->arena, &c, sizeof c))) return kn_oom(z->f);
         if (c.place == KL_STAGE) {

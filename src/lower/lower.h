@@ -8,6 +8,7 @@
 
 #include "base/machine.h"
 #include "device/cc.h"
+#include "dialect/why.h"
 #include "optimize/opts.h"
 #include "rewrite/rewrite.h"
 #include "rules/helpers.h"
@@ -97,6 +98,8 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_plan(kl_program *p, kn_fault *f);
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
 
+/* The log of where nodes come from may go: a lowered program no longer knows. */
+void kl_forget_why(kl_program *p);
 /* A kn_rw that does what p asks of all rewrites; kl_rw_end adds its counts to p's. */
 void kl_rw_begin(const kl_program *p, kn_rw *rw, kn_graph *g, kn_fault *f);
 void kl_rw_end(kl_program *p, kn_rw *rw);

@@ -90,6 +90,7 @@ static const struct {
 static bool show(kl_program *p, kl_run *run, kn_stage stage, kn_fault *f) {
     if (!run->seen && !run->verify) return true;
     kn_graph *g  = kg_new(p->alloc);
+    if (g) kg_keep_why(g, kg_why(p->g));
     kn_ref    r  = g ? stage == KN_STAGE_CALLIFY ? kg_copy(g, p->g, p->root) : kl_schedule_graph(p, g) : 0;
     bool      ok = r ? true : g ? kl_stage_fault("pipeline", g, f) : kn_oom(f);
     if (ok && run->verify) ok = kn_verify(g, r, stage, f);
@@ -132,9 +133,13 @@ bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
         kl_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
         if (!count_before(p, count, f)) return false;
         double start = kn_now();
+        kn_why_stage(kg_why(p->g), kn_stage_names[pipeline[s].stage]);
         if (pipeline[s].schedule && !pipeline[s].schedule(p, f)) return false;
-        for (size_t k = 0; k < p->nkernel && pipeline[s].kernel; k++)
-            if (!pipeline[s].kernel(p, &p->kernel[k], run, f)) return false;
+        for (size_t k = 0; k < p->nkernel && pipeline[s].kernel; k++) {
+            kl_kernel *kernel = &p->kernel[k];
+            kg_made_of(kernel->g, kernel->g, kernel->root); /* what a stage does not tell better */
+            if (!pipeline[s].kernel(p, kernel, run, f)) return false;
+        }
         run->seconds[pipeline[s].stage] = kn_now() - start;
         if (!count_after(p, count, f)) return false;
         if (!show(p, run, pipeline[s].stage, f)) return false;
@@ -163,6 +168,12 @@ void kl_program_free(kl_program *p) {
     kn_free(p->alloc, p->param, p->param_cap * sizeof *p->param);
     kn_free(p->alloc, p->temp, p->temp_cap * sizeof *p->temp);
     memset(p, 0, sizeof *p);
+}
+
+void kl_forget_why(kl_program *p) {
+    if (p->g) kg_keep_why(p->g, NULL);
+    for (size_t i = 0; i < p->nkernel; i++)
+        if (p->kernel[i].g) kg_keep_why(p->kernel[i].g, NULL);
 }
 
 bool kl_stage_fault(const char *stage, kn_graph *g, kn_fault *f) {
@@ -207,6 +218,7 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
             goto done;
         }
         src[0] = kg_copy(to, k->g, k->root);
+        kg_made_as(to, k->g, k->root); /* the call, and what it is called with */
         if (k->source && src[0]) {
             uint32_t text = kg_intern_str(to, k->source, k->source_len),
                      name = kg_intern_str(to, k->name, strlen(k->name));
@@ -223,6 +235,7 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
     }
     r = kg_list(to, KN_OP_LINEAR, call, (int)p->nkernel);
 done:
+    kg_made_as(to, to, 0);
     kn_free(p->alloc, src, cap * sizeof *src);
     kn_free(p->alloc, call, (p->nkernel + 1) * sizeof *call);
     return r;

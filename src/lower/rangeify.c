@@ -126,9 +126,11 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
 }
 
 static bool build_values(kl_fuse *z) {
-    for (uint32_t i = 0; i < z->norder; i++)
+    for (uint32_t i = 0; i < z->norder; i++) {
+        kg_made_of(z->r, z->g, z->order[i]);
         for (int u = z->info[z->order[i]].use; u >= 0; u = z->use[u].next)
             if (!(z->use[u].value = build(z, &z->use[u], u))) return false;
+    }
     return true;
 }
 
@@ -202,12 +204,14 @@ static kn_ref group_sink(kl_fuse *z, int g) {
     bool            ok   = true;
     if (gr->copy) {
         const kl_out *o = &z->out[gr->copy - 1];
+        kg_made_of(z->r, z->g, o->store);
         int64_t       from = z->storage[z->info[kl_stored_value(z->g, o->store)].storage].slot;
         ok = add_store(z, &s, o->slot, gr->range[0], read_slot(z, from, gr->range[0], 0), 1);
     }
     for (size_t i = z->nstorage; i-- > 0 && ok;) { /* values first: the inner ones were met last */
         const kl_storage *st = &z->storage[i];
         if (st->group != g || gr->copy || st->stage) continue;
+        kg_made_of(z->r, z->g, st->node);
         const kl_use *u    = &z->use[st->use];
         kn_ref        flat = kl_flat(z, st->use);
         bool          own  = st->out < 0 || z->out[st->out].via_temp;
@@ -267,6 +271,7 @@ static kn_ref cut_tree(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref root) {
             }
         if (!ready) continue;
         for (uint32_t i = 0; i < m; i++) src[i] = c->map[old[i]];
+        kg_made_as(k->g, z->r, n);
         if (!(c->map[n] = cut_node(z, k, c, n, src, m))) goto done;
         c->stamp[n] = c->now;
         top--;
@@ -276,6 +281,7 @@ static kn_ref cut_tree(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref root) {
 oom:
     kn_oom(z->f);
 done:
+    kg_made_as(k->g, z->r, 0);
     kn_free(a, src, src_cap * sizeof *src);
     return r;
 }
@@ -320,6 +326,7 @@ static bool merge_loops(kl_program *p, kl_kernel *k) {
                 if (kg_op(k->g, eb) != KN_OP_CONST || kg_op(k->g, ob) != KN_OP_CONST) continue;
                 if (!kn_mul_ok(e, kg_const_int(k->g, ob), &total) || !mergeable(k->g, order, n, outer, inner, e))
                     continue;
+                kg_made_of(k->g, k->g, inner);
                 kn_ref one = kg_range(k->g, kg_idx(k->g, total), kg_field(k->g, inner, KN_F_RANGE_id),
                                       (int)kg_field(k->g, inner, KN_F_RANGE_type));
                 kn_ref src[KN_MAX_RANK * 2], m = 0;
@@ -360,7 +367,9 @@ static bool name_kernel(kl_program *p, kl_kernel *k) {
     kn_free(p->alloc, order, n * sizeof *order);
     snprintf(k->name, sizeof k->name, "%s%s", reduces ? "r" : "E", text);
     kn_ref few[1] = {kg_at(k->g, k->root, 0)};
+    kg_made_as(k->g, k->g, k->root);
     k->root       = kg_sink(k->g, few, 1, k->name, NULL, 0);
+    kg_made_as(k->g, k->g, 0);
     return k->root != 0;
 }
 
@@ -379,6 +388,7 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     memset(k, 0, sizeof *k);
     k->chunks = 1;
     if (!(k->g = kg_new(p->alloc))) return kn_oom(z->f);
+    kg_keep_why(k->g, kg_why(z->r));
     p->nkernel++;
     c->now++;
     c->next_axis = c->next_local = 0;
@@ -455,6 +465,8 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     bool    ok    = false;
     kn_arena_init(&z.arena, p->alloc);
     if (!(z.r = kg_new(p->alloc))) return kn_oom(f);
+    kg_keep_why(z.r, kg_why(z.g));
+    kg_made_of(z.r, z.g, p->root);
     kl_rw_begin(p, &z.rw, z.r, f);
     z.ninfo      = kg_count(z.g);
     if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info)))

@@ -265,6 +265,7 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
     if (!assign_axes(&s, sink, f)) return 0;
     /* outermost closers first, so that each copy of an inner loop gets ranges of its own */
     while (sink && (old = next_closer(&s, sink, origins, &n))) {
+        kg_made_of(g, g, old);
         kn_ref now = apply_closer(&s, old, origins, n);
         sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
     }

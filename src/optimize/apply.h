@@ -2,6 +2,7 @@
 #ifndef KN_APPLY_H
 #define KN_APPLY_H
 
+#include "dialect/why.h"
 #include "optimize/opts.h"
 
 typedef struct ko_state {

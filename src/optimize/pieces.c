@@ -150,6 +150,7 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         kn_ref           r = kg_at(g, closer, (uint32_t)k + 1), b = kg_at(g, r, 0), gate = 0;
         kn_ref           own = v->nsub ? kg_substitute(g, b, v->from, v->to, v->nsub) : b, base = kg_idx(g, 0);
         ko_span          span = {own, own};
+        kg_made_of(g, g, r);
         if (!own || (has_lanes(g, own) && !over_lanes(s, own, &span))) return false;
         if (piece[k] == KO_REST) {
             base = kg_op2(g, KN_OP_MAX, span.lo, kg_idx(g, 0));
@@ -191,6 +192,7 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         v->from[v->nsub] = r;
         v->to[v->nsub++] = sum;
     }
+    kg_made_of(g, g, closer);
     return true;
 }
 

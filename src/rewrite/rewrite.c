@@ -8,6 +8,8 @@
  * The nodes a frame went through all get the same entry. */
 #include "rewrite/match.h"
 
+#include "dialect/why.h"
+
 #include <string.h>
 
 enum { RW_MEMOS = 12, RW_TRAIL = 16 };
@@ -38,6 +40,7 @@ void kn_rw_init(kn_rw *rw, kn_graph *g, kn_fault *f) {
     memset(rw, 0, sizeof *rw);
     rw->g     = g;
     rw->fault = f;
+    rw->why   = kg_why(g) != NULL;
 }
 
 void kn_rw_free(kn_rw *rw) {
@@ -227,9 +230,21 @@ static kn_ref rw_timed_match(kn_rw *rw, kn_ref n, uint64_t mask, int *rule) {
     return r;
 }
 
+/* The same with a look at the clock, or with what the rule made put down as its. */
+static KN_RARE kn_ref rw_watched_match(kn_rw *rw, kn_ref n, uint64_t mask, int *rule) {
+    kn_making m;
+    if (rw->why) kg_rule_begin(rw->g, &m);
+    kn_ref r = rw->seconds ? rw_timed_match(rw, n, mask, rule) : kn_rules_match(rw, n, mask, rule);
+    if (rw->why) {
+        const kn_rule_info *i = r ? &kn_rules[*rule] : NULL;
+        kg_rule_end(rw->g, &m, n, i ? i->group : NULL, i ? i->name : NULL, i ? i->file : NULL, i ? i->line : 0);
+    }
+    return r;
+}
+
 static kn_ref rw_match(kn_rw *rw, kn_ref n, uint64_t mask, int *rule) {
     rw->visits++;
-    return rw->seconds ? rw_timed_match(rw, n, mask, rule) : kn_rules_match(rw, n, mask, rule);
+    return rw->seconds || rw->why ? rw_watched_match(rw, n, mask, rule) : kn_rules_match(rw, n, mask, rule);
 }
 
 static kn_ref rw_normal_form(kn_rw *rw, rw_state *s, rw_memo *m, kn_ref root, uint64_t mask) {

@@ -35,6 +35,7 @@ typedef struct kn_rw {
     uint64_t *fired; /* a counter per rule, or NULL; kn_rule_count of them */
     const bool *off; /* rules that must not fire, or NULL; kn_rule_count of them, fixed while the kn_rw lives */
     double *seconds; /* spent in the rules of each group, the clock's own share included, or NULL; kn_group_count */
+    bool    why;     /* the graph has a log of where nodes come from (kn_rw_init looks) */
     /* what follows belongs to rewrite.c; zero it with kn_rw_init */
     void     *state;
     uint64_t  visits, matches; /* counted, for tests and budgets */

@@ -4,6 +4,8 @@
  * its PARAMs and runs its kernels. Nothing of the caller's graph changes but for new BUFFER and SLICE nodes. */
 #include "runtime/inside.h"
 
+#include "dialect/why.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,7 +267,7 @@ static bool dump_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_
                 kn_str_puts(d->out, kg_str(g, (uint32_t)kg_node(g, kg_at(g, program, 1))->arg, NULL));
         }
     } else {
-        kg_print(g, root, d->out);
+        kg_print_why(g, root, d->out);
     }
     return d->out->failed ? kn_oom(f) : true;
 }
@@ -283,7 +285,7 @@ bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreal
     if (want == KN_STAGE_TENSOR) {
         kn_ref root = n == 1 ? roots[0] : kg_list(g, KN_OP_TUPLE, roots, n);
         if (!root) return kl_stage_fault("dump", g, f);
-        kg_print(g, root, out);
+        kg_print_why(g, root, out);
         return out->failed ? kn_oom(f) : true;
     }
     kl_program_init(&p, rt->shared->a);

@@ -134,6 +134,7 @@ static bool build_schedule(kr_context *rt, kr_schedule *s, kn_fault *f) {
 #endif
     bool ok = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) &&
               progress(rt, "compiling", 1, f);
+    kl_forget_why(&s->p); /* the schedule may outlive this context */
     rt->stats.compile_seconds += kn_now() - start;
     rt->stats.schedules += ok;
     return ok;

@@ -102,6 +102,7 @@ kn_status kt_gradient(kn_context *kn, const char *op, kn_tensor *loss, kn_tensor
         if (!s) return kn_error_code(kn);
         grad[i] = kt_node(s);
     }
+    kn_why_stage(kn->why, op); /* each gradient comes from what it is the gradient of */
     kn_fault f = {0};
     kn_ref   root = l->node;
     if (kn->nknown) {
@@ -111,7 +112,9 @@ kn_status kt_gradient(kn_context *kn, const char *op, kn_tensor *loss, kn_tensor
         history_end(&h);
         if (!root) return kt_take_fault(kn, kg_fault(kn->g), op);
     }
-    if (!kn_gradient_nodes(kn->g, root, grad, n, grad, NULL, &f)) {
+    bool ok = kn_gradient_nodes(kn->g, root, grad, n, grad, NULL, &f);
+    kn_why_call(kn->why, op, true);
+    if (!ok) {
         kg_fault(kn->g)->code = KN_OK; /* f has it */
         return kt_take_fault(kn, &f, op);
     }

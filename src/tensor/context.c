@@ -91,8 +91,10 @@ kn_context *kn_open(const kn_config *user) {
     kn_arena_init(&kn->arena, kn->alloc);
     bool ok = keep_text(kn, &cfg.device) && keep_text(kn, &cfg.target) && keep_text(kn, &cfg.machine) &&
               keep_text(kn, &cfg.cache_dir) && keep_text(kn, &cfg.cc);
+    ok = ok && (!cfg.provenance || (kn->why = kn_why_new(kn->alloc, true)));
     ok = ok && (kn->g = kg_new(kn->alloc)) && (kn->poison = kt_slot_new(kn, KT_POISON)) &&
          (kn->root = kt_slot_new(kn, KT_SCOPE));
+    if (ok) kg_keep_why(kn->g, kn->why);
     if (ok && check_names(&cfg, &kn->open_fault)) {
         kn->rt = kr_new(kn->alloc, &cfg, &kn->open_fault);
         ok     = kn->rt || kn->open_fault.code != KN_ERR_MEMORY;
@@ -115,6 +117,7 @@ void kn_close(kn_context *kn) {
     }
     if (kn->rt) kr_free(kn->rt);
     if (kn->g) kg_free(kn->g);
+    kn_why_free(kn->why);
     for (size_t i = 0; i < kn->nslabs; i++) kt_slab_free(kn, kn->slabs[i]);
     kn_free(kn->alloc, kn->slabs, kn->slabs_cap * sizeof *kn->slabs);
     kn_free(kn->alloc, kn->realized, kn->realized_cap * sizeof *kn->realized);

@@ -9,6 +9,8 @@
  * AFTER is a leaf: what an assignment stored has no history. Nodes of other dtypes than floats carry no gradient. */
 #include "tensor/gradient.h"
 
+#include "dialect/why.h"
+
 #include "rules_gen.h"
 
 typedef struct grad_cell {
@@ -231,6 +233,7 @@ static bool grad_pass_on(grad_walk *w, kn_ref n) {
         if (end) return true; /* a leaf */
         any = s && w->cell[s].needed;
     }
+    kg_made_of(g, g, n);
     kn_ref pair = kg_list(g, KN_OP_TUPLE, (kn_ref[]){n, grad}, 2);
     if (!pair) return grad_graph_failed(w);
     kn_ref parts = kn_rewrite_step(&w->rw, pair, KN_G_gradient);

@@ -177,8 +177,13 @@ kn_status kt_take_fault(kn_context *kn, kn_fault *f, const char *op) {
 
 kn_tensor *kn_here(kn_tensor *t, const char *file, int line) {
     kt_slot *s = slot_at(t);
-    if (!s || s->kind != KT_POISON) return t;
+    if (!s) return t;
     kn_context *kn = s->kn;
+    if (kn->why) {
+        kg_made_at(kn->g, kn->placed, file ? file : "?", line);
+        kn->placed = kg_count(kn->g);
+    }
+    if (s->kind != KT_POISON) return t;
     if (kn->fault.code == KN_OK || kn->sited) return t;
     kn->sited = true;
     snprintf(kn->text, sizeof kn->text, "%s:%d: %s", file ? file : "?", line, kn->fault.text);
@@ -230,6 +235,7 @@ kt_slot *kt_check(kn_context *kn, const char *op, kn_tensor *t) {
 bool kt_begin_new(kt_call *c, const char *op, kn_context *kn) {
     *c = (kt_call){kn, kn ? kn->g : NULL, op};
     if (!kn) return false;
+    kn_why_call(kn->why, op, false);
     if (kn->rt) return true;
     kt_fail(kn, kn->open_fault.code, "%s", kn->open_fault.text);
     return false;
@@ -240,6 +246,7 @@ bool kt_begin(kt_call *c, const char *op, kn_tensor *const *in, int n, kn_ref *n
     for (int i = 0; i < n && !c->kn; i++) c->kn = in[i] ? slot_at(in[i])->kn : NULL;
     if (!c->kn) return false;
     c->g = c->kn->g;
+    kn_why_call(c->kn->why, op, false);
     for (int i = 0; i < n; i++) {
         kt_slot *s = kt_check(c->kn, op, in[i]);
         if (!s) return false;

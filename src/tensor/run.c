@@ -420,6 +420,7 @@ bool kt_run(kn_context *kn, const char *op, kt_slot *const *want, int n, uint32_
     }
     if (!any) return true;
     if (!kt_may_run(kn, op)) return false;
+    kn_why_call(kn->why, op, true);
     bool ok = run_begin(&r, kn, n) && choose_pending(&r, want, n, depth) && find_readers(&r);
     if (ok && r.file) {
         run_end(&r);

@@ -126,6 +126,7 @@ static bool compact_graph(kn_context *kn, const uint8_t *mark, uint32_t count) {
     kn_graph *from = kn->g, *to = kg_new(kn->alloc);
     kn_ref   *map = kn_zalloc(kn->alloc, count * sizeof *map);
     bool      ok  = to && map;
+    if (to) kg_keep_why(to, kn->why);
     for (size_t i = 0; ok && i < kn->nknown; i++)
         ok = (map[kn->known[i]] = kg_copy(to, from, kn->realized[kn->known[i]])) != 0;
     kn_ref *src = NULL;
@@ -148,6 +149,7 @@ static bool compact_graph(kn_context *kn, const uint8_t *mark, uint32_t count) {
         kn->realized     = NULL;
         kn->realized_cap = kn->nknown = 0;
         kn->g                         = to;
+        kn->placed                    = kg_count(to);
         to                            = from;
     }
     kn_free(kn->alloc, map, count * sizeof *map);

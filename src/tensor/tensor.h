@@ -19,6 +19,7 @@
 
 #include "base/base.h"
 #include "dialect/uop.h"
+#include "dialect/why.h"
 #include "runtime/runtime.h"
 
 enum { KT_ALIGN = 64, KT_SHAPE_TEXT = 400 };
@@ -79,6 +80,8 @@ struct kn_context {
     kr_context     *rt;    /* NULL: the device could not be opened; open_fault says why */
     kn_fault        open_fault;
     kn_graph       *g;
+    kn_why         *why;    /* where its nodes come from, or NULL: not asked for */
+    kn_ref          placed; /* nodes below it know their call's file and line, or never will */
     kn_fault        fault;
     bool            sited; /* the fault has its call site, or takes none */
     char            text[640];

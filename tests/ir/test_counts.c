@@ -83,7 +83,7 @@ static void test_arange(void) {
     CHECK_NEAR(steps_of(counting, 10000, 0) / a, 100, 5);
 }
 
-/* What a run counts of its stages: nodes hand over, firings add up, time per group is there, a rule can be forbidden. */
+/* What a run counts of its stages: nodes hand over, firings add up, groups take time, a rule can be forbidden. */
 static void test_stage_counts(void) {
     static const char text[] = "%x = PARAM {slot=0} [6, 100]\n"
                                "%1 = REDUCE {op=ADD, axes=(1)} (MUL (ADD %x 0.0:f32) (EXP2 (ADD %x 1.5:f32)))\n";

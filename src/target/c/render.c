@@ -8,6 +8,8 @@
  * A bool is an int 0 or 1 as a scalar, a mask of i32 lanes, 0 or -1, as a vector, and a byte in memory. */
 #include "target/target.h"
 
+#include "dialect/why.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -760,6 +762,26 @@ static void statement(kc_out *c, kn_ref n, int depth) {
     }
 }
 
+/* Where x comes from, unless the line above said so; *said is what that was. */
+static KN_RARE void comment(kc_out *c, kn_ref x, uint32_t *said) {
+    const kn_why *w     = kg_why(c->g);
+    uint32_t      cause = kg_cause(c->g, x);
+    kn_str        s;
+    int           op = kg_op(c->g, x);
+    if (cause == *said || !cause || op == KN_OP_SINK || op == KN_OP_GROUP || op == KN_OP_CONST || op == KN_OP_PARAM)
+        return;
+    *said = cause;
+    kn_str_init(&s, kg_alloc(c->g));
+    kn_print_cause(w, cause, &s);
+    for (size_t i = 0; i + 1 < s.len; i++) /* a file's name may have anything in it */
+        if ((s.data[i] == '*' && s.data[i + 1] == '/') || (s.data[i] == '/' && s.data[i + 1] == '*')) s.data[i] = '?';
+    for (size_t i = 0; i < s.len; i++)
+        if (s.data[i] == '\n' || s.data[i] == '\\') s.data[i] = '?';
+    pad(c);
+    kn_str_putf(c->s, "/* %s */\n", kn_str_c(&s));
+    kn_str_free(&s);
+}
+
 bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *chunks, kn_str *out, kn_fault *f) {
     uint32_t      n     = kg_nsrc(g, linear);
     const kn_ref *list  = kg_src(g, linear);
@@ -767,6 +789,7 @@ bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *
     size_t        size  = kg_count(g);
     bool          shared = false;
     int           depth = 0;
+    uint32_t      said = 0;
     *chunks             = 1;
     if (!(c.needed = kn_zalloc(kg_alloc(g), size))) return kn_oom(f);
     mark_needed(&c, list, n);
@@ -796,6 +819,7 @@ bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *
             pad(&c);
             kn_str_puts(out, "}\n");
         } else {
+            if (c.needed[x] && kn_why_in_source(kg_why(g))) comment(&c, x, &said);
             statement(&c, x, depth);
         }
     }
