@@ -1,7 +1,9 @@
 /* ir.c - `koine ir`: reads a program, takes it through the stages asked for, checks and prints it. */
+#define _POSIX_C_SOURCE 200809L
 #include "ir.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     kl_program p;
@@ -53,6 +55,7 @@ static bool stage_seen(const kn_graph *g, kn_ref root, int *stage, kn_fault *f) 
 
 static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len) {
     kn_fault *f     = &j->c->fault;
+    if (!ir_why_begin(j, g)) return kn_oom(f);
     kn_ref    root  = kg_parse(g, text, len, f);
     bool      given = j->stage >= 0;
     if (!root) return false;
@@ -62,19 +65,23 @@ static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len) {
     if (cli_switch(j->c, "verify") && !kn_verify(g, root, (kn_stage)j->stage, f)) return false;
     if (j->stage > KN_STAGE_TENSOR) { /* it can be checked and printed, not lowered once more */
         if (j->after >= 0 && j->after != j->stage)
-            return kn_fail(f, KN_ERR_ARG, "the program is as it is after %s: only tensor programs go through the stages",
+            return kn_fail(f, KN_ERR_ARG,
+                           "the program is as it is after %s: only tensor programs go through the stages",
                            kn_stage_names[j->stage]);
+        if (j->diff) return kn_fail(f, KN_ERR_ARG, "--diff shows what stages change: it wants a tensor program");
         j->after = j->stage;
-        return ir_show_stage(j, (kn_stage)j->stage, g, root, f);
+        return ir_show_stage(j, (kn_stage)j->stage, g, root, f) && (!j->why_node || ir_print_why(j, f));
     }
-    if (j->after < 0) j->after = j->stop < 0 ? KN_STAGE_TENSOR : j->stop;
-    if (j->after <= KN_STAGE_TENSOR && !ir_show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
+    if (j->after < 0) j->after = j->stop < 0 ? j->diff ? KN_STAGE_ANY : KN_STAGE_TENSOR : j->stop;
+    if (!ir_show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
+    if (j->after == KN_STAGE_TENSOR && j->why_node && !ir_print_why(j, f)) return false;
     if (j->after == KN_STAGE_TENSOR && j->stop < KN_STAGE_CALLIFY && !j->time && !j->count) return true;
     j->run.stop   = (kn_stage)(j->stop > 0 ? j->stop : j->after > KN_STAGE_TENSOR ? j->after : KN_STAGE_RENDER);
     j->run.verify = true;
     j->run.seen   = ir_show_stage;
     j->run.user   = j;
-    return kn_verify(g, root, KN_STAGE_TENSOR, f) && run_stages(j, g, root);
+    return kn_verify(g, root, KN_STAGE_TENSOR, f) && run_stages(j, g, root) &&
+           (!j->why_node || j->after == KN_STAGE_TENSOR || ir_print_why(j, f));
 }
 
 /* The stage an option names, -1 if it is not given; -2, with a message, if there is none of that name. */
@@ -96,11 +103,22 @@ static int read_job(ir_job *j, kn_opt *opts) {
     j->json  = cli_switch(c, "json");
     j->time  = cli_switch(c, "time");
     j->count = cli_switch(c, "count");
+    j->diff  = cli_switch(c, "diff");
+    j->provenance = cli_switch(c, "provenance");
+    j->why_node   = cli_value(c, "why", 0);
+    j->colour     = isatty(STDOUT_FILENO) != 0 && !j->json;
     j->stage = stage_option(c, "stage", false);
     j->after = stage_option(c, "after", true);
     j->stop  = stage_option(c, "stop-after", true);
+    const char *graph = cli_value(c, "graph", 0);
+    j->graph          = graph != NULL;
+    if (graph && strcmp(graph, "dot") != 0) return cli_usage(c, "--graph is dot, not '%s'", graph);
+    if (j->graph + j->diff + (j->why_node != NULL) > 1)
+        return cli_usage(c, "--graph, --diff and --why are printed in place of the program: choose one");
     if (j->stage == -2 || j->after == -2 || j->stop == -2) return 2;
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin");
+    if (j->why_node && j->after == KN_STAGE_ANY)
+        return cli_usage(c, "--why needs one stage: the node's number is of it");
     if (j->stop == KN_STAGE_ANY) return cli_usage(c, "--stop-after needs one stage");
     if (j->stop >= 0 && j->after > j->stop)
         return cli_usage(c, "--stop-after %s comes before --after %s", kn_stage_names[j->stop],
@@ -117,10 +135,11 @@ int cli_run_ir(cli *c) {
     char  *text;
     size_t len;
     int    code = read_job(&j, opts);
+    kn_str_init(&j.out, NULL);
     if (!code && !cli_read_text(c->args[0], &text, &len, &c->fault)) code = cli_fail(c);
     if (!code) {
         kn_graph *g = kg_new(NULL);
-        kn_str_init(&j.out, NULL);
+        j.text      = text;
         bool ok = g && ir_rules_begin(&j) ? run_ir(&j, g, text, len) : kn_oom(&c->fault);
         if (j.json)
             ir_print_json(&j, ok);
@@ -128,10 +147,11 @@ int cli_run_ir(cli *c) {
             fputs(kn_str_c(&j.out), stdout);
         if (!j.json) fprintf(stderr, "%s%s", kn_str_c(&j.times), kn_str_c(&j.counts));
         code = ok ? 0 : cli_fail(c);
-        kn_str_free(&j.out);
         kg_free(g);
         kn_free(NULL, text, len + 1);
     }
+    kn_str_free(&j.out);
+    ir_why_free(&j);
     ir_rules_free(&j);
     return code;
 }

@@ -52,7 +52,9 @@ static void stage_counts(ir_job *j, kn_stage stage) {
     kn_str         *s = &j->counts;
     const kl_count *n = &j->total[stage];
     if (j->json)
-        kn_str_putf(s, "%s\"%s\": {\"nodes_in\": %llu, \"nodes_out\": %llu, \"visits\": %llu, \"fired\": %llu, \"rules\": {",
+        kn_str_putf(s,
+                    "%s\"%s\": {\"nodes_in\": %llu, \"nodes_out\": %llu, \"visits\": %llu, \"fired\": %llu, "
+                    "\"rules\": {",
                     s->len ? ", " : "", kn_stage_names[stage], (unsigned long long)n->nodes_in,
                     (unsigned long long)n->nodes_out, (unsigned long long)n->visits, (unsigned long long)n->matches);
     else

@@ -14,18 +14,31 @@ static void show_source(kn_graph *g, kn_ref root, kn_str *out) {
     }
 }
 
+/* The changes of a stage; Render's are the source itself. */
+static bool show_diff(ir_job *j, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
+    if (stage <= KN_STAGE_TENSOR) return true;
+    if (stage < KN_STAGE_RENDER) return ir_print_diff(j, (kn_stage)(stage - 1), stage, f);
+    kn_str_puts(&j->out, "# render, after plan\n");
+    show_source(g, root, &j->out);
+    return !j->out.failed || kn_oom(f);
+}
+
 bool ir_show_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
     ir_job *j = user;
     ir_rules_stage(j, stage);
+    if (!ir_keep_stage(j, stage, g, root, f)) return false;
     if (j->after != KN_STAGE_ANY && j->after != (int)stage) return true;
     j->nodes = kg_count(g) - 1;
+    if (j->why_node) return true;
+    if (j->diff) return show_diff(j, stage, g, root, f);
+    if (j->graph) return ir_print_graph(j, stage, g, root, f);
     /* What a reader of the text, and --verify, need to know; source would not compile with it. */
     if (j->after == KN_STAGE_ANY || (stage > KN_STAGE_TENSOR && stage < KN_STAGE_RENDER))
         kn_str_putf(&j->out, "# after %s\n", kn_stage_names[stage]);
     if (stage == KN_STAGE_RENDER && j->stage < KN_STAGE_RENDER)
         show_source(g, root, &j->out);
     else
-        kg_print(g, root, &j->out);
+        kg_print_why(g, root, &j->out);
     return j->out.failed ? kn_oom(f) : true;
 }
 

@@ -19,6 +19,7 @@ need binutils 'command -v nm' 'the list of exported symbols'
 need pkg-config 'command -v pkg-config' 'koine.pc is tried from an outside project'
 need zlib1g-dev 'test -e /usr/include/zlib.h' 'gzip files'
 need locales 'test -e /usr/share/i18n/locales/de_DE' 'the suite runs in a locale with a decimal comma'
+need graphviz 'command -v dot' 'koine ir --graph=dot is given to it'
 need strace 'command -v strace' 'what the library asks of the system'
 if [ -z "$missing" ]; then
     echo "deps: everything is there"

@@ -119,14 +119,132 @@ static void test_stages(void) {
     expect_both("ir_s.kn", "--after render", 0, "void r_6_100");
 }
 
+/* Every line that begins so, counted. */
+static int lines(const char *prefix) {
+    int n = 0;
+    for (const char *p = output; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        n += !strncmp(p, prefix, strlen(prefix));
+    return n;
+}
+
+static void test_diff(void) {
+    expect_both("ir_s.kn", "--diff --after expand", 0, "# expand, after optimize\n");
+    /* a node that only has new numbers around it is no change; one whose source became another is one - and one + */
+    CHECK(lines("  %") > 10 && lines("- %") > 10 && lines("+ %") > lines("- %"));
+    CHECK(strstr(output, "type=UPCAST} 32 : index\n+ ") && strstr(output, "type=UPCAST, rank=1} 32 : index[32]\n"));
+    CHECK(strstr(output, "- %old") != NULL);
+    absent("\033[");
+    expect_both("ir_s.kn", "--diff --after select", 0, "# select, after expand\n");
+    CHECK(strstr(output, " = EXP2 ") && strstr(output, "\n+ ") && !strstr(strstr(output, "\n+ "), "+ %1 = "));
+    /* what is printed is what changed: nothing, where no rule may fire */
+    expect_both("ir_e.kn", "--diff --after select", 0, "# select, after expand\n  nothing changed\n");
+    expect_both("ir_s.kn", "--diff", 0, "# plan, after linearize\n  nothing changed\n");
+    CHECK(strstr(output, "# callify, after tensor\n") && strstr(output, "# render, after plan\nvoid "));
+    expect_both("ir_s.kn", "--diff --json", 0, "\"text\": \"# callify, after tensor\\n");
+    /* on a terminal the signs have colours */
+    char line[512];
+    if (system("command -v script > /dev/null 2>&1") == 0) {
+        snprintf(line, sizeof line,
+                 "-h > /dev/null; script -qec '%s/koine ir ir_s.kn --diff --after expand' /dev/null", KN_TEST_BUILD);
+        expect(line, 0, "\033[32m+ %");
+        CHECK(strstr(output, "\033[31m- %") != NULL);
+    }
+    expect_both("ir_loop.kn", "--diff", 1, "it wants a tensor program");
+}
+
+static void test_graph(void) {
+    static const char *const stages[] = {"tensor", "callify", "rangeify", "optimize", "expand", "select", "linearize",
+                                         "plan"};
+    bool dot = system("command -v dot > /dev/null 2>&1") == 0;
+    for (int i = 0; i < 8; i++) {
+        char args[256];
+        snprintf(args, sizeof args, "--graph=dot --after %s", stages[i]);
+        expect_both("ir_s.kn", args, 0, "digraph \"");
+        /* braces close, and an edge's ends are nodes */
+        int depth = 0;
+        for (char *p = output, quoted = 0; *p; p++) {
+            if (*p == '"' && (p == output || p[-1] != '\\')) quoted = !quoted;
+            depth += quoted ? 0 : *p == '{' ? 1 : *p == '}' ? -1 : 0;
+            CHECK(depth >= 0);
+        }
+        CHECK_EQ(depth, 0);
+        int edges = 0;
+        for (char *p = output; (p = strstr(p, " -> ")); p += 4, edges++) {
+            char node[64], *from = p;
+            while (from[-1] != ' ') from--;
+            for (int end = 0; end < 2; end++) {
+                const char *name = end ? p + 4 : from;
+                snprintf(node, sizeof node, " %.*s [label=", (int)strcspn(name, " ;"), name);
+                CHECK(strstr(output, node) != NULL);
+            }
+        }
+        CHECK(edges >= 5);
+        if (i == 2 || i == 3)
+            CHECK(strstr(output, "subgraph cluster_k0 ") && strstr(output, "subgraph cluster_k0_loop1 "));
+        if (dot) {
+            snprintf(args, sizeof args, "ir_s.kn --graph=dot --after %s | dot -Tcanon", stages[i]);
+            expect(args, 0, "digraph");
+            absent("syntax error");
+        }
+    }
+    /* the loop of the rows is around that of the columns */
+    expect("ir_s.kn --graph dot --after rangeify", 0, "    subgraph cluster_k0_loop0 { label=\"%");
+    CHECK(strstr(output, "      subgraph cluster_k0_loop") != NULL);
+    expect_both("ir_s.kn", "--graph png", 2, "--graph is dot, not 'png'");
+    expect_both("ir_s.kn", "--graph dot --diff", 2, "choose one");
+}
+
+static void test_why(void) {
+    expect_both("ir_s.kn", "--why %4", 0, "after tensor    %4 = MUL %3 1.442695:f32 : f32[6,100]\n");
+    CHECK(strstr(output, "stdin:3\n  %e = EXP2 (MUL (SUB %x %m) 1.442695:f32)\n") != NULL);
+    /* a node that a rule made: the rule, the node it made it of as it stood then, and the line */
+    expect("ir_s.kn --after select", 0, "# after select\n");
+    char *node = strstr(output, " = MULACC "), args[128];
+    if (CHECK(node != NULL)) {
+        while (*node != '\n') node--;
+        snprintf(args, sizeof args, "--after select --why %.*s", (int)strcspn(node + 1, " "), node + 1);
+        expect_both("ir_s.kn", args, 0, "  by the rule decomp.exp2_f32 (");
+        CHECK(strstr(output, "decomp.rules:") && strstr(output, ") in select, of\nafter expand "));
+        CHECK(strstr(output, " = EXP2 ") && strstr(output, "stdin:3\n"));
+    }
+    expect_both("ir_s.kn", "--after expand --why 1", 0, "after expand    %1 = ");
+    expect_both("ir_s.kn", "--after expand --why 0", 1, "after expand there are %1 to %");
+    expect_both("ir_s.kn", "--why %99", 1, "after tensor there are %1 to %7");
+    expect_both("ir_s.kn", "--why x", 1, "a node is named by its number");
+    expect_both("ir_s.kn", "--why 1 --after all", 2, "--why needs one stage");
+}
+
+static void test_provenance(void) {
+    expect("ir_s.kn --after rangeify --provenance", 0, "  # ir_s.kn:3");
+    int known = 0;
+    for (const char *p = output; (p = strstr(p, "  # ir_s.kn:")); p++) known++;
+    CHECK_EQ(known, lines("%"));
+    expect("- --after expand --provenance < ir_s.kn", 0, "  # stdin:2 > rangeify > optimize");
+    expect("ir_s.kn --after render --provenance", 0, "/* ir_s.kn:3 > decomp.exp2_f32 */\n");
+    expect("ir_s.kn --after render", 0, "void ");
+    absent("/* ");
+    /* comments do not change the program */
+    char line[512];
+    snprintf(line, sizeof line, "ir_s.kn --after tensor --provenance | %s/koine ir - > ir_stage.kn", KN_TEST_BUILD);
+    expect(line, 0, "");
+    snprintf(line, sizeof line, "ir_s.kn > ir_bad.kn; cmp ir_stage.kn ir_bad.kn && echo same");
+    expect(line, 0, "same");
+}
+
 int main(void) {
     if (access(KN_TEST_BUILD "/koine", X_OK) != 0) SKIP("the koine command is not built");
     put("ir_s.kn", softmax);
     RUN(test_stages);
     RUN(test_time_and_count);
     RUN(test_disable_rule);
+    put("ir_e.kn", "%x = PARAM {slot=0} [2]\n%1 = ADD %x 1.0:f32\n");
     RUN(test_verify);
-    static const char *const made[] = {"ir_s.kn", "ir_bad.kn", "ir_stage.kn", "ir_loop.kn"};
+    put("ir_loop.kn", "# after rangeify\n%o = PARAM {slot=0} [4]\n");
+    RUN(test_diff);
+    RUN(test_graph);
+    RUN(test_why);
+    RUN(test_provenance);
+    static const char *const made[] = {"ir_s.kn", "ir_bad.kn", "ir_stage.kn", "ir_loop.kn", "ir_e.kn"};
     for (size_t k = 0; k < sizeof made / sizeof *made; k++) unlink(made[k]);
     return check_result();
 }
