@@ -131,7 +131,7 @@ static void own_rules_run(void) {
     }
     char line[1400];
     snprintf(line, sizeof line,
-             "%s -std=c17 -w -I. -I%s/include -I%s/src own.c rules_gen.c %s/src/rewrite/rewrite.c %s/src/base/[bs]*.c "
+             "%s -std=c17 -w -I. -I%s/include -I%s/src own.c rules_gen.c %s/src/rewrite/rewrite.c %s/src/base/[bos]*.c "
              "%s/src/dialect/*.c -lm -o own && ./own",
              cc && *cc ? cc : "cc", KN_TEST_SOURCE, KN_TEST_SOURCE, KN_TEST_SOURCE, KN_TEST_SOURCE, KN_TEST_SOURCE);
     if (!CHECK(run("%s", line) == 0)) puts(output());
