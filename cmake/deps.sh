@@ -15,8 +15,9 @@ probe=$(mktemp -d)
 echo 'int main(void) { return 0; }' >"$probe/main.c"
 need libclang-rt-dev 'clang -fsanitize=address,undefined "$probe/main.c" -o "$probe/main"' "clang's sanitizer libraries"
 rm -rf "$probe"
-need binutils 'command -v nm' 'the list of exported symbols'
+need binutils 'command -v nm' 'the list of exported symbols, machine code from another assembler'
 need pkg-config 'command -v pkg-config' 'koine.pc is tried from an outside project'
+need libzydis-dev 'test -e /usr/include/Zydis/Zydis.h' 'machine code is decoded by another hand'
 need zlib1g-dev 'test -e /usr/include/zlib.h' 'gzip files'
 need locales 'test -e /usr/share/i18n/locales/de_DE' 'the suite runs in a locale with a decimal comma'
 need graphviz 'command -v dot' 'koine ir --graph=dot is given to it'

@@ -7,6 +7,9 @@ has clang || say "clang (not installed): the sanitizer build and the header use 
 has g++ || has clang++ || say "koine.h as C++ (no g++ or clang++)"
 has pkg-config || say "koine.pc from an outside project (no pkg-config)"
 has strace || say "the trace of system calls (no strace)"
+grep -q '^KOINE_ZYDIS_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" 2>/dev/null ||
+    say "machine code decoded by Zydis (no libzydis-dev)"
+has as || say "machine code against an assembler (no as)"
 has nm || say "the list of symbols (no nm)"
 grep -q '^ZLIB_INCLUDE_DIR:PATH=/' "$build/CMakeCache.txt" 2>/dev/null || say "gzip files (built without zlib)"
 [ -e /usr/share/i18n/locales/de_DE ] || say "the locale with a decimal comma (package locales)"

@@ -255,6 +255,18 @@ static void encode_legacy(kx_bytes *b, kx_parts *p) {
         modrm  = false;
         p->rm  = -1;
     }
+    if (f->flags & KXF_TOREG && p->rm >= 0 && ins->size < 8) {
+        opcode = ins->size == 1 ? 0xb0 : 0xb8;
+        modrm  = false;
+        p->low = p->rm;
+        p->rm  = -1;
+    } else if (f->flags & KXF_LOWB && ins->size == 8 && p->imm >= INT32_MIN && p->imm <= INT32_MAX) {
+        opcode       = 0xc7; /* its other form: 4 bytes less */
+        p->imm_bytes = 4;
+        p->rm        = p->low;
+        p->low       = -1;
+        modrm        = true;
+    }
     if (f->flags & KXF_CC) opcode += ins->cond;
     if (p->rel) {
         bool near = !ins->label && f->flags & KXF_SHORT && is_int8(ins->imm);
@@ -283,7 +295,7 @@ static void encode_legacy(kx_bytes *b, kx_parts *p) {
     if (rex) put_byte(b, rex);
     put_map(b, f->map);
     put_byte(b, p->low >= 0 ? opcode + (p->low & 7) : opcode);
-    if (modrm) put_modrm(b, p, &a, f->digit >= 0 ? f->digit : p->reg, 1);
+    if (modrm) put_modrm(b, p, &a, f->digit >= 0 ? f->digit : KN_MAX(p->reg, 0), 1);
     put_tail(b, p);
 }
 
@@ -296,13 +308,15 @@ static void encode_vex(kx_bytes *b, const kx_parts *in) {
     const kx_form *f = p.form;
     kx_address     a = p.has_mem ? shortest_address(&p, 1) : (kx_address){-1, -1, 1, 0};
     int opcode = f->opcode, w = f->by_size ? p.ins->size == 8 : f->vex_w, reg = f->digit >= 0 ? f->digit : p.reg;
-    if (f->flags & (KXF_SWAP1 | KXF_SWAP16) && p.rm >= 8 && reg < 8) { /* the other direction needs no VEX.B */
-        opcode ^= f->flags & KXF_SWAP1 ? 1 : 16;
+    int prefix = f->prefix;
+    if (f->flags & (KXF_SWAP1 | KXF_SWAP16 | KXF_SWAPQ) && p.rm >= 8 && reg < 8) { /* backwards it needs no VEX.B */
+        opcode = f->flags & KXF_SWAPQ ? 0xd6 : opcode ^ (f->flags & KXF_SWAP1 ? 1 : 16);
+        if (f->flags & KXF_SWAPQ) prefix = 1;
         reg  = p.rm;
         p.rm = p.reg;
     }
     bool r = reg >= 8, x = p.has_mem && a.index >= 8, bb = p.has_mem ? a.base >= 8 && a.base < 16 : p.rm >= 8;
-    int  tail = (~KN_MAX(p.vvvv, 0) & 15) << 3 | length_bits(&p) << 2 | f->prefix;
+    int  tail = (~KN_MAX(p.vvvv, 0) & 15) << 3 | length_bits(&p) << 2 | prefix;
     if (f->map == 1 && !x && !bb && !w) {
         put_byte(b, 0xc5);
         put_byte(b, !r << 7 | tail);
@@ -352,7 +366,9 @@ static const char *beyond_vex(const kx_parts *p) {
 }
 
 static uint64_t vex_needs(const kx_parts *p) {
-    return p->form->vex == KXC_NO ? 0 : 1ull << p->form->vex;
+    int feature = p->form->vex;
+    if (feature == KXC_NO) return 0;
+    return 1ull << feature | (feature > KXC_F ? KX_HAS(F) : 0); /* instructions on masks */
 }
 static uint64_t evex_needs(const kx_parts *p) {
     if (p->form->evex == KXC_NO) return 0;

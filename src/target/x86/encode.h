@@ -64,7 +64,7 @@ enum { /* roles of an operand */
 
 enum {                       /* flags of a form */
        KXF_OP8    = 1 << 0,  /* size 1: the opcode with its low bit cleared */
-       KXF_LOWB   = 1 << 1,  /* size 1: the opcode less 8 (mov r, imm) */
+       KXF_LOWB   = 1 << 1,  /* mov to a register: size 1 has the opcode less 8, size 8 a form with 4 bytes */
        KXF_IMM8   = 1 << 2,  /* an immediate within int8 is one byte, with the opcode + 2 */
        KXF_ACC    = 1 << 3,  /* with al, ax, eax, rax a shorter opcode without ModRM */
        KXF_ONE    = 1 << 4,  /* shift by 1: the opcode + 0x10 and no immediate */
@@ -89,7 +89,9 @@ enum {                       /* flags of a form */
        KXF_SCATTER = 1 << 23,
        KXF_SELECT  = 1 << 24, /* the mask selects between the sources; without {z} the destination is not read */
        KXF_CALLS   = 1 << 25, /* call, vzeroupper: registers beyond the operands change */
-       KXF_INRANGE = 1 << 26  /* the meaning holds where the count is below the width, or the value fits the result */
+       KXF_INRANGE = 1 << 26, /* the meaning holds where the count is below the width, or the value fits the result */
+       KXF_TOREG   = 1 << 27, /* to a register of less than 8 bytes: the opcode 0xb8 + register */
+       KXF_SWAPQ   = 1 << 28  /* as SWAP1, with the opcode 66 0F D6 */
 };
 
 typedef struct kx_form {
