@@ -18,16 +18,19 @@ typedef struct kx_parts { /* what the places of a form hold */
 } kx_parts;
 
 typedef struct kx_bytes {
-    uint8_t at[KX_MAX_BYTES + 8];
+    uint8_t at[32];
     int     len;
-    int     fix; /* place of a 32-bit distance, 0: none */
+    int     fix;  /* place of a 32-bit distance, 0: none */
+    bool    wide; /* a displacement of 32 bits from a register */
 } kx_bytes;
 
+/* No form has more than 4 prefix bytes, 3 of the opcode, ModRM, SIB and 12 of displacement and immediate. */
 static void put_byte(kx_bytes *b, int v) {
-    if (b->len < KX_MAX_BYTES + 8) b->at[b->len++] = (uint8_t)v;
+    b->at[b->len++] = (uint8_t)v;
 }
 static void put_bytes(kx_bytes *b, int64_t v, int n) {
-    for (int i = 0; i < n; i++) put_byte(b, (int)((uint64_t)v >> 8 * i & 0xff));
+    for (int i = 0; i < 8; i++) b->at[b->len + i] = (uint8_t)((uint64_t)v >> 8 * i & 0xff); /* one store */
+    b->len += n;
 }
 static bool is_int8(int64_t v) {
     return v >= -128 && v <= 127;
@@ -219,6 +222,7 @@ static void put_modrm(kx_bytes *b, const kx_parts *p, const kx_address *a, int r
     }
     if (a->disp_bytes == 1) put_byte(b, p->ins->disp / n & 0xff);
     if (a->disp_bytes == 4) put_bytes(b, p->ins->disp, 4);
+    b->wide = a->disp_bytes == 4;
 }
 
 static void put_tail(kx_bytes *b, const kx_parts *p) {
@@ -382,6 +386,7 @@ static bool choose_encoding(const kx_ins *ins, uint64_t features, kx_bytes *best
     if (!check_form(&p, why)) return false;
     features |= KX_HAS(BASE);
     best->len = best->fix = 0;
+    best->wide            = false;
     if (p.form->vex == KXC_NO && p.form->evex == KXC_NO) {
         *needs = 1ull << p.form->need;
         if (!(features & *needs)) return refuse_ins(why, "the CPU's features do not include it");
@@ -400,8 +405,9 @@ static bool choose_encoding(const kx_ins *ins, uint64_t features, kx_bytes *best
         encode_vex(best, &p);
         *needs = by_vex;
     }
-    if (can_evex && (!can_vex || p.has_mem)) { /* a displacement in units of the operand can be shorter */
-        kx_bytes other = {.len = 0, .fix = 0};
+    if (can_evex && (!can_vex || best->wide)) { /* a displacement in units of the operand can be shorter */
+        kx_bytes other;
+        other.len = other.fix = 0;
         encode_evex(&other, &p);
         if (!can_vex || other.len < best->len) {
             *best  = other;

@@ -170,18 +170,57 @@ int kx_role(const kx_ins *ins, int i);
 /* The features this instruction needs as it would be encoded with `features`; 0 if it cannot be. */
 uint64_t kx_needs(const kx_ins *ins, uint64_t features);
 
-/* Shorthands: operands in Intel's order; kx_m* set the memory operand of what kx_i* made, which has KX_IN_MEM there. */
-kx_ins kx_i(kx_form_id form, int size); /* no operand, or only immediates */
-kx_ins kx_i1(kx_form_id form, int size, int a);
-kx_ins kx_i2(kx_form_id form, int size, int a, int b);
-kx_ins kx_i3(kx_form_id form, int size, int a, int b, int c);
-kx_ins kx_i4(kx_form_id form, int size, int a, int b, int c, int d);
-kx_ins kx_imm(kx_ins ins, int64_t imm);
-kx_ins kx_mem(kx_ins ins, int base, int32_t disp);
-kx_ins kx_mem_index(kx_ins ins, int base, int index, int scale, int32_t disp); /* base or index may be KX_NO_REG */
-kx_ins kx_mem_label(kx_ins ins, int32_t label, int32_t disp);
-kx_ins kx_masked(kx_ins ins, int k, bool zero);
-kx_ins kx_bcast(kx_ins ins); /* {1toN} */
+/* Shorthands: operands in Intel's order; kx_mem* set the memory operand of what kx_i* made, which has KX_IN_MEM there.
+ */
+static inline kx_ins kx_i4(kx_form_id form, int size, int a, int b, int c, int d) {
+    return (kx_ins){.form  = (uint16_t)form,
+                    .size  = (uint8_t)size,
+                    .reg   = {(uint8_t)a, (uint8_t)b, (uint8_t)c, (uint8_t)d},
+                    .base  = KX_NO_REG,
+                    .index = KX_NO_REG,
+                    .scale = 1};
+}
+static inline kx_ins kx_i(kx_form_id form, int size) { /* no operand, or only immediates */
+    return kx_i4(form, size, 0, 0, 0, 0);
+}
+static inline kx_ins kx_i1(kx_form_id form, int size, int a) {
+    return kx_i4(form, size, a, 0, 0, 0);
+}
+static inline kx_ins kx_i2(kx_form_id form, int size, int a, int b) {
+    return kx_i4(form, size, a, b, 0, 0);
+}
+static inline kx_ins kx_i3(kx_form_id form, int size, int a, int b, int c) {
+    return kx_i4(form, size, a, b, c, 0);
+}
+static inline kx_ins kx_imm(kx_ins ins, int64_t imm) {
+    ins.imm = imm;
+    return ins;
+}
+static inline kx_ins kx_mem_index(kx_ins ins, int base, int index, int scale,
+                                  int32_t disp) { /* each may be KX_NO_REG */
+    ins.base  = (uint8_t)base;
+    ins.index = (uint8_t)index;
+    ins.scale = (uint8_t)scale;
+    ins.disp  = disp;
+    return ins;
+}
+static inline kx_ins kx_mem(kx_ins ins, int base, int32_t disp) {
+    return kx_mem_index(ins, base, KX_NO_REG, 1, disp);
+}
+static inline kx_ins kx_mem_label(kx_ins ins, int32_t label, int32_t disp) {
+    ins       = kx_mem_index(ins, KX_RIP, KX_NO_REG, 1, disp);
+    ins.label = label;
+    return ins;
+}
+static inline kx_ins kx_masked(kx_ins ins, int k, bool zero) {
+    ins.mask = (uint8_t)k;
+    ins.zero = zero;
+    return ins;
+}
+static inline kx_ins kx_bcast(kx_ins ins) { /* {1toN} */
+    ins.broadcast = true;
+    return ins;
+}
 /* The shortest move of a constant into a 64-bit register that leaves the flags alone. */
 kx_ins kx_mov_const(int reg, int64_t value);
 

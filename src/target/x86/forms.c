@@ -175,55 +175,6 @@ int kx_role(const kx_ins *ins, int i) {
     return role == KX_DEF && merges && ins->reg[i] != KX_IN_MEM ? KX_DEF | KX_USE : role;
 }
 
-/* ---- making instructions ------------------------------------------------------------------------------------- */
-
-kx_ins kx_i(kx_form_id form, int size) {
-    return (kx_ins){.form = (uint16_t)form, .size = (uint8_t)size, .base = KX_NO_REG, .index = KX_NO_REG, .scale = 1};
-}
-kx_ins kx_i1(kx_form_id form, int size, int a) {
-    return kx_i4(form, size, a, 0, 0, 0);
-}
-kx_ins kx_i2(kx_form_id form, int size, int a, int b) {
-    return kx_i4(form, size, a, b, 0, 0);
-}
-kx_ins kx_i3(kx_form_id form, int size, int a, int b, int c) {
-    return kx_i4(form, size, a, b, c, 0);
-}
-kx_ins kx_i4(kx_form_id form, int size, int a, int b, int c, int d) {
-    kx_ins ins = kx_i(form, size);
-    ins.reg[0] = (uint8_t)a;
-    ins.reg[1] = (uint8_t)b;
-    ins.reg[2] = (uint8_t)c;
-    ins.reg[3] = (uint8_t)d;
-    return ins;
-}
-kx_ins kx_imm(kx_ins ins, int64_t imm) {
-    return ins.imm = imm, ins;
-}
-kx_ins kx_mem(kx_ins ins, int base, int32_t disp) {
-    return kx_mem_index(ins, base, KX_NO_REG, 1, disp);
-}
-kx_ins kx_mem_index(kx_ins ins, int base, int index, int scale, int32_t disp) {
-    ins.base  = (uint8_t)base;
-    ins.index = (uint8_t)index;
-    ins.scale = (uint8_t)scale;
-    ins.disp  = disp;
-    ins.label = 0;
-    return ins;
-}
-kx_ins kx_mem_label(kx_ins ins, int32_t label, int32_t disp) {
-    ins       = kx_mem_index(ins, KX_RIP, KX_NO_REG, 1, disp);
-    ins.label = label;
-    return ins;
-}
-kx_ins kx_masked(kx_ins ins, int k, bool zero) {
-    ins.mask = (uint8_t)k;
-    ins.zero = zero;
-    return ins;
-}
-kx_ins kx_bcast(kx_ins ins) {
-    return ins.broadcast = true, ins;
-}
 kx_ins kx_mov_const(int reg, int64_t value) {
     if (value >= 0 && value <= UINT32_MAX) return kx_imm(kx_i1(KX_MOVRI, 4, reg), value);
     if (value >= INT32_MIN && value < 0) return kx_imm(kx_i1(KX_MOVI, 8, reg), value);
