@@ -9,6 +9,7 @@ has pkg-config || say "koine.pc from an outside project (no pkg-config)"
 has strace || say "the trace of system calls (no strace)"
 grep -q '^KOINE_ZYDIS_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" 2>/dev/null ||
     say "machine code decoded by Zydis (no libzydis-dev)"
+has gdb || say "what GDB sees of machine code (no gdb)"
 has as || say "machine code against an assembler (no as)"
 has nm || say "the list of symbols (no nm)"
 grep -q '^ZLIB_INCLUDE_DIR:PATH=/' "$build/CMakeCache.txt" 2>/dev/null || say "gzip files (built without zlib)"

@@ -135,7 +135,7 @@ static void reclaimed(void) {
 static void gone_is_gone(void) {
     kn_fault   f = {0};
     kd_native *n = kd_native_new(NULL, NULL, &f);
-    void      *at;
+    void      *at = NULL;
     if (!CHECK(n && load_one(n, 7, 0, 0, &at, &f))) return;
     for (int way = 0; way < 2; way++) {
         pid_t child = fork();
@@ -208,7 +208,7 @@ static void memory_runs_out(void) {
 static int try_to_load(void) {
     kn_fault   f = {0};
     kd_native *n = kd_native_new(NULL, NULL, &f);
-    void      *at;
+    void      *at = NULL;
     for (int i = 0; i < 2; i++) { /* and it says so again */
         memset(&f, 0, sizeof f);
         if (load_one(n, 7, 0, 0, &at, &f)) return 1;
