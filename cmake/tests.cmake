@@ -107,6 +107,9 @@ koine_script(symbols SCRIPT ${_scripts}/symbols.sh
 koine_script(install SCRIPT ${_scripts}/install.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 koine_script(subdirectory SCRIPT ${_scripts}/subdirectory.sh
   ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/subdirectory)
+if(EXISTS ${PROJECT_SOURCE_DIR}/src/target/x86)
+  koine_script(without_x86 SCRIPT ${_scripts}/without_x86.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/without_x86)
+endif()
 koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 
 if(KOINE_RULES)
