@@ -10,13 +10,12 @@
  * Costs are picoseconds by the machine's table: whole numbers, held in doubles so that none overflows; deterministic,
  * and independent of the thread count. */
 #include "lower/rangeify.h"
+#include "optimize/cost.h"
 
 #include <string.h>
 
 /* ---- costs --------------------------------------------------------------------------------------------------- */
-enum { /* vector operations that an operation stands for */
-    OPS_SLOW = 4, OPS_EXP = 12, OPS_IDIV = 20, OPS_SIN = 30, OPS_RANDOM = 60, OPS_GATE = 3
-};
+enum { GATE = 3 }; /* vector operations: two comparisons and a choice */
 enum { CUT = 4 };
 enum { FULL = 1000 }; /* operations of a kernel; the system's compiler takes the square of a function's length */
 
@@ -45,19 +44,7 @@ static double alu_ps(const kl_fuse *z, kn_ref n) {
     return (double)KN_MAX((m->cycle_ps * bytes + per - 1) / per, 1);
 }
 
-static double op_ps(const kl_fuse *z, kn_ref n) {
-    int op = kg_op(z->g, n), ops = 0;
-    switch (op) {
-    case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: ops = OPS_SLOW; break;
-    case KN_OP_EXP2: case KN_OP_LOG2: ops = OPS_EXP; break;
-    case KN_OP_SIN: case KN_OP_POW: ops = OPS_SIN; break;
-    case KN_OP_IDIV: case KN_OP_MOD: ops = OPS_IDIV; break;
-    case KN_OP_THREEFRY: ops = OPS_RANDOM; break;
-    case KN_OP_REDUCE: ops = 1; break;
-    default: ops = kn_is_alu(op); break;
-    }
-    return ops ? ops * alu_ps(z, n) : 0;
-}
+static double op_ps(const kl_fuse *z, kn_ref n) { return ko_op_weight(kg_op(z->g, n)) * alu_ps(z, n); }
 
 static bool is_leaf(int op) { return op == KN_OP_CONST || op == KN_OP_PARAM || op == KN_OP_RANGE; }
 
@@ -196,7 +183,7 @@ static bool wants_margin(const kl_fuse *z, kn_ref n) {
         evals += z->use[u].evals;
         reduced |= in_reduce_loop(z, &z->use[u]);
     }
-    return reduced && evals >= 8 * size && evals * OPS_GATE * alu_ps(z, n) > stored_ps(z, n, 1);
+    return reduced && evals >= 8 * size && evals * GATE * alu_ps(z, n) > stored_ps(z, n, 1);
 }
 
 /* What it costs to hold n in LOCAL memory in the loops its uses share; false: it cannot be, c says why. */

@@ -1,0 +1,359 @@
+/* cost.c - the predicted cost of a nest: loads by stride, arithmetic, trips, and the cache that holds each panel.
+ *
+ * A site is a node that does something each time it is evaluated: an arithmetic op, a REDUCE's step, a load, a store.
+ * It stands in the innermost loop that it depends on, inside all loops around that one; the lane loops (UPCAST,
+ * GROUP_REDUCE) that it depends on are vectors if the last of them is walked by one, else element by element.
+ *
+ * Memory: for each cache, the outermost loop is found whose one iteration touches no more than the cache holds; what
+ * the loops outside of it ask for again comes from the next level, except by loops just outside along which a buffer
+ * stands still. Several sites of one buffer share what they touch. Overlap of windows is bounded by the buffer's size
+ * alone, so convolutions are overestimated; gates are taken to be open. */
+#include "optimize/cost.h"
+
+#include <string.h>
+
+enum { JUMPS = INT32_MAX, LATENCY = 4 /* cycles until an accumulator can be added to again */ };
+
+typedef struct ko_site {
+    uint64_t on; /* origins it depends on */
+    int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
+    bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
+    kn_ref   node;
+    int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
+    uint64_t around; /* of the candidate in hand: the loops it stands in */
+} ko_site;
+
+typedef struct ko_base {
+    kn_ref node;
+    double bytes;
+    double most[2]; /* of the candidate in hand: what its loads, and its stores, ask for */
+} ko_base;
+
+struct ko_model {
+    const kn_alloc *alloc;
+    ko_site        *site;
+    ko_base        *base;
+    int             nsite, nbase, ncloser;
+    size_t          cap, base_cap;
+    uint64_t        own[KN_MAX_NEST], in[KN_MAX_NEST]; /* per END or REDUCE: its origins; those it depends on */
+};
+
+int ko_op_weight(int op) {
+    switch (op) {
+    case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: return 4;
+    case KN_OP_EXP2: case KN_OP_LOG2: return 12;
+    case KN_OP_IDIV: case KN_OP_MOD: return 20;
+    case KN_OP_SIN: case KN_OP_POW: return 30;
+    case KN_OP_THREEFRY: return 60;
+    case KN_OP_REDUCE: return 1;
+    default: return kn_is_alu(op);
+    }
+}
+
+/* ---- the model ----------------------------------------------------------------------------------------------- */
+
+static uint64_t model_origins(const kn_graph *g, kn_ref n, const kn_nest *nest) {
+    uint64_t set = 0;
+    for (int o = 0; o < nest->norigin; o++)
+        if (kg_depends(g, n, nest->origin[o].range)) set |= (uint64_t)1 << o;
+    return set;
+}
+
+/* Outer ones come first, as in the nest. */
+static void model_closers(kn_graph *g, const kn_nest *nest, ko_model *m) {
+    kn_ref seen[KN_MAX_NEST];
+    for (int o = 0; o < nest->norigin; o++) {
+        kn_ref c = nest->origin[o].closer;
+        int    i = 0;
+        while (i < m->ncloser && seen[i] != c) i++;
+        if (i == m->ncloser) {
+            seen[i]  = c;
+            m->in[i] = model_origins(g, c, nest);
+            m->ncloser++;
+        }
+        m->own[i] |= (uint64_t)1 << o;
+    }
+}
+
+static ko_site *model_site(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
+    if (!KN_GROW(m->alloc, m->site, m->cap, (size_t)m->nsite + 1)) return NULL;
+    ko_site *s = &m->site[m->nsite++];
+    memset(s, 0, sizeof *s);
+    s->base = -1;
+    s->node = n;
+    s->on   = model_origins(g, n, nest);
+    s->size = kn_dsize(kg_dtype(g, n));
+    return s;
+}
+
+static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool store, const kn_nest *nest) {
+    ko_site  *s = model_site(m, g, whole, nest);
+    kn_affine form;
+    kn_ref    base = kg_at(g, at, 0);
+    if (!s) return false;
+    s->size = kn_dsize(kg_dtype(g, at));
+    while (kg_op(g, base) == KN_OP_AFTER) base = kg_at(g, base, 0);
+    for (s->base = 0; s->base < m->nbase && m->base[s->base].node != base;) s->base++;
+    if (s->base == m->nbase) {
+        if (!KN_GROW(m->alloc, m->base, m->base_cap, (size_t)m->nbase + 1)) return false;
+        m->base[m->nbase++] = (ko_base){base, (double)KN_MAX(kg_numel(g, base), 1) * s->size, {0}};
+    }
+    s->store    = store;
+    bool affine = kg_affine(g, kg_at(g, at, 1), &form);
+    for (int o = 0; o < nest->norigin; o++) {
+        kn_ref  r = nest->origin[o].range;
+        int64_t c = affine ? kn_affine_coef(&form, r) : JUMPS;
+        if (!kg_depends(g, at, r)) c = 0;
+        else if (!c) c = JUMPS;
+        for (int t = 0; affine && c && t < form.n; t++)
+            if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
+        s->stride[o] = (int32_t)(c < 0 ? KN_MIN(-c, (int64_t)JUMPS) : KN_MIN(c, (int64_t)JUMPS));
+    }
+    return true;
+}
+
+static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
+    int op = kg_op(g, n);
+    if (op == KN_OP_STORE || op == KN_OP_LOAD) {
+        kn_ref at = kg_at(g, n, 0);
+        if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) < 2) return true;
+        return model_access(m, g, at, n, op == KN_OP_STORE, nest);
+    }
+    int ops = kg_dtype(g, n) == KN_INDEX ? 0 : ko_op_weight(op);
+    if (!ops) return true;
+    kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
+    ko_site *s  = model_site(m, g, in, nest);
+    if (!s) return false;
+    s->ops   = ops;
+    s->size  = kn_dsize(kg_dtype(g, n));
+    s->chain = op == KN_OP_REDUCE;
+    s->fma   = s->chain && kg_op(g, in) == KN_OP_MUL && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_ADD;
+    for (int k = 0; s->fma && k < m->nsite - 1; k++)
+        if (m->site[k].node == in) m->site[k].ops = 0;
+    for (uint32_t k = 1; s->chain && k < kg_nsrc(g, n); k++) /* its loops, whether the value moves with them or not */
+        for (int o = 0; o < nest->norigin; o++)
+            if (nest->origin[o].range == kg_at(g, n, k)) s->on |= (uint64_t)1 << o;
+    return true;
+}
+
+ko_model *ko_model_new(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
+    kn_ref   *order;
+    uint32_t  n;
+    ko_model *m = kn_zalloc(kg_alloc(g), sizeof *m);
+    if (!m || !kg_reach(g, &sink, 1, &order, &n)) {
+        kn_free(kg_alloc(g), m, sizeof *m);
+        return kn_oom(f), NULL;
+    }
+    bool ok  = true;
+    m->alloc = kg_alloc(g);
+    model_closers(g, nest, m);
+    for (uint32_t i = 0; i < n && ok; i++) ok = model_node(m, g, order[i], nest);
+    kn_free(m->alloc, order, n * sizeof *order);
+    if (ok) return m;
+    ko_model_free(m);
+    return kn_oom(f), NULL;
+}
+
+void ko_model_free(ko_model *m) {
+    if (!m) return;
+    kn_free(m->alloc, m->site, m->cap * sizeof *m->site);
+    kn_free(m->alloc, m->base, m->base_cap * sizeof *m->base);
+    kn_free(m->alloc, m, sizeof *m);
+}
+
+/* ---- a candidate --------------------------------------------------------------------------------------------- */
+
+typedef struct ko_shape { /* the nest, loop by loop */
+    const kn_nest  *nest;
+    const ko_model *model;
+    uint64_t        origin[KN_MAX_NEST]; /* a bit */
+    bool            lane[KN_MAX_NEST];
+    double          extent[KN_MAX_NEST];
+    uint64_t        around[KN_MAX_NEST]; /* per END or REDUCE: the loops it stands in */
+} ko_shape;
+
+/* The loops that stand around what depends on those origins; lane loops of the same ENDs and REDUCEs among them. */
+static uint64_t loops_around(const ko_shape *h, uint64_t on) {
+    uint64_t set = 0;
+    for (int c = 0; c < h->model->ncloser; c++) {
+        uint64_t own  = h->model->own[c];
+        int      last = -1;
+        if (!(on & own)) continue;
+        set |= h->around[c];
+        for (int l = 0; l < h->nest->nloop; l++)
+            if (!h->lane[l] && on & own & h->origin[l]) last = l;
+        for (int l = 0; l < h->nest->nloop; l++)
+            if (own & h->origin[l] && (h->lane[l] || l <= last)) set |= (uint64_t)1 << l;
+    }
+    return set;
+}
+
+/* The last lane loop that stands around the site, -1: none. */
+static int lane_of(const ko_shape *h, const ko_site *s) {
+    int lane = -1;
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (h->lane[l] && s->around >> l & 1) lane = l;
+    return lane;
+}
+
+/* How often the site is reached. */
+static double trips_around(const ko_shape *h, const ko_site *s) {
+    double trips = 1;
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (!h->lane[l] && s->around >> l & 1) trips *= h->extent[l];
+    return trips;
+}
+
+static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
+    int64_t stride = s->stride[h->nest->loop[l].origin];
+    return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size;
+}
+
+/* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
+ * the lanes. */
+static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
+    int lane = lane_of(h, s);
+    *rows    = 1;
+    *bytes   = s->size;
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
+    if (lane < 0 || !(s->on & h->origin[lane])) return 1;
+    if (s->base >= 0 && step_bytes(h, s, lane) > s->size) return h->extent[lane];
+    double all = h->extent[lane] * s->size;
+    *bytes     = KN_MIN(all, (double)m->vector_bytes);
+    return all / *bytes;
+}
+
+/* Bytes of its buffer that the site touches while the loops before `from` stand still; in whole lines where it jumps,
+ * unless the loop just outside walks along them. */
+static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m) {
+    double elements = 1, step = 1e18;
+    for (int l = 0; l < h->nest->nloop; l++) {
+        if ((!h->lane[l] && l < from - 1) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
+        if (h->lane[l] || l >= from) elements *= h->extent[l];
+        step = KN_MIN(step, step_bytes(h, s, l));
+    }
+    double unit = KN_MAX((double)s->size, KN_MIN(step, (double)m->line));
+    return KN_MIN(elements * unit, b->bytes);
+}
+
+/* Of all buffers: what the sites of each touch, once. */
+static double touched_by_all(const ko_shape *h, ko_model *k, int from, const kn_machine *m) {
+    double sum = 0;
+    for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = 0;
+    for (int i = 0; i < k->nsite; i++) {
+        if (k->site[i].base < 0) continue;
+        ko_base *b     = &k->base[k->site[i].base];
+        double   bytes = touched(h, &k->site[i], b, from, m), more = bytes - b->most[0];
+        if (more > 0) sum += more, b->most[0] = bytes;
+    }
+    return sum;
+}
+
+/* How often what lies inside loop `from` is fetched anew: loops just outside that it stands still along do not count. */
+static double fetches(const ko_shape *h, const ko_site *s, int from) {
+    double n   = 1;
+    bool   hot = true;
+    for (int l = from; l-- > 0;) {
+        if (h->lane[l] || !(s->around >> l & 1)) continue;
+        hot = hot && !(s->on & h->origin[l] && s->stride[h->nest->loop[l].origin]);
+        if (!hot) n *= h->extent[l];
+    }
+    return n;
+}
+
+/* Bytes that each level hands to the one before it, over all sites. */
+static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, double *read, double *written) {
+    int    from = 0, n = h->nest->nloop;
+    double held = touched_by_all(h, k, 0, m);
+    for (int level = KN_L3; level >= KN_L1; level--) { /* the smaller the cache, the further in */
+        while (from < n && (h->lane[from] || held > (double)m->cache[level])) held = touched_by_all(h, k, ++from, m);
+        read[level + 1] = written[level + 1] = 0;
+        if (!from) continue; /* all of it lies there already */
+        for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = k->base[b].most[1] = 0;
+        for (int i = 0; i < k->nsite; i++) {
+            const ko_site *s = &k->site[i];
+            if (s->base < 0) continue;
+            ko_base *b        = &k->base[s->base];
+            double   bytes    = touched(h, s, b, from, m) * fetches(h, s, from);
+            b->most[s->store] = KN_MAX(b->most[s->store], bytes);
+        }
+        for (int b = 0; b < k->nbase; b++) {
+            read[level + 1] += k->base[b].most[0];
+            written[level + 1] += k->base[b].most[1];
+        }
+    }
+}
+
+/* A LOCAL or GLOBAL byte served by a level counts there alone. */
+static double by_level(const double *moved, const int64_t *ps, int64_t line, double *bytes) {
+    double t = 0;
+    for (int l = KN_L1; l < KN_LEVELS; l++) {
+        bytes[l] = KN_MAX(moved[l] - (l < KN_DRAM ? moved[l + 1] : 0), 0);
+        t += bytes[l] * (double)ps[l] / (double)line;
+    }
+    return t;
+}
+
+void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *out) {
+    ko_shape h = {.nest = nest, .model = k};
+    double   read[KN_LEVELS] = {0}, written[KN_LEVELS] = {0}, issue = 0;
+    memset(out, 0, sizeof *out);
+    for (int l = 0; l < nest->nloop; l++) {
+        h.origin[l] = (uint64_t)1 << nest->loop[l].origin;
+        h.lane[l]   = ko_is_lane(nest->loop[l].type);
+        h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);
+    }
+    for (int c = 0; c < k->ncloser; c++) h.around[c] = loops_around(&h, k->in[c]);
+    for (int i = 0; i < k->nsite; i++) k->site[i].around = loops_around(&h, k->site[i].on);
+    double cycle = (double)m->cycle_ps;
+    for (int i = 0; i < k->nsite; i++) {
+        const ko_site *s = &k->site[i];
+        double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each), n = trips * rows * v;
+        if (s->base >= 0) {
+            (s->store ? written : read)[KN_L1] += n * each;
+            issue += n * cycle / 2;
+            continue;
+        }
+        double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle), t = n * s->ops * cycle / rate;
+        if (s->chain) t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
+        if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
+        out->arithmetic += t;
+    }
+    traffic(&h, k, m, read, written);
+    for (int l = KN_L3; l < KN_LEVELS; l++) { /* no level serves more than the one before asked for */
+        read[l]    = KN_MIN(read[l], read[l - 1]);
+        written[l] = KN_MIN(written[l], written[l - 1]);
+    }
+    out->memory = by_level(read, m->read_ps, m->line, out->bytes);
+    out->memory += by_level(written, m->write_ps, m->line, out->stored);
+    out->memory = KN_MAX(out->memory, issue);
+    for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */
+        double   steps  = h.lane[l] ? 0 : cycle;
+        uint64_t around = loops_around(&h, h.origin[l]);
+        for (int o = 0; o <= l; o++)
+            if (!h.lane[o] && around >> o & 1) steps *= h.extent[o];
+        out->loops += steps;
+    }
+    out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops;
+}
+
+/* ---- as text ------------------------------------------------------------------------------------------------- */
+
+void ko_print_time(double ps, kn_str *out) {
+    static const char *const unit[] = {"ns", "us", "ms", "s "};
+    int64_t                  tenths = ps < 1e17 ? (int64_t)(ps / 100 + 0.5) : INT64_C(1000000000000000);
+    int                      u      = 0;
+    for (; u < 3 && tenths >= 100000; u++) tenths = (tenths + 500) / 1000;
+    kn_str_putf(out, "%4lld.%lld %s", (long long)(tenths / 10), (long long)(tenths % 10), unit[u]);
+}
+
+const char ko_cost_columns[] = "arithmetic    memory     loops     total";
+
+void ko_print_cost(const ko_cost *c, kn_str *out) {
+    const double part[] = {c->arithmetic, c->memory, c->loops, c->ps};
+    for (int i = 0; i < KN_COUNT(part); i++) {
+        kn_str_puts(out, " ");
+        ko_print_time(part[i], out);
+    }
+}

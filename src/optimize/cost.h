@@ -1,0 +1,32 @@
+/* cost.h - what a kernel under an edited nest is predicted to cost: counts of vector operations and of the bytes that
+ * each level of memory serves, by the machine's table. Nothing is run. */
+#ifndef KN_COST_H
+#define KN_COST_H
+
+#include "optimize/opts.h"
+
+/* Vector operations that an op stands for: 0 what is no arithmetic. */
+int ko_op_weight(int op);
+
+typedef struct ko_cost {
+    double ps;              /* of one thread: the longer of arithmetic and memory, and the loops' own steps */
+    double arithmetic, memory, loops;
+    double bytes[KN_LEVELS]; /* served by L1, L2, L3, DRAM: loads, then stores */
+    double stored[KN_LEVELS];
+} ko_cost;
+
+/* What is known of a kernel before any option: made once, asked for each candidate. */
+typedef struct ko_model ko_model;
+ko_model *ko_model_new(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f); /* the nest before edits */
+void      ko_model_free(ko_model *m);
+/* The nest as options have it. Deterministic, allocates nothing; the model is scratch as well. */
+void      ko_predict(ko_model *m, const kn_nest *nest, const kn_machine *machine, ko_cost *out);
+
+
+/* A time in ns, us or ms, in 9 columns. */
+void ko_print_time(double ps, kn_str *out);
+/* "arithmetic memory loops total", in columns; ko_cost_columns names them. */
+void ko_print_cost(const ko_cost *c, kn_str *out);
+extern const char ko_cost_columns[];
+
+#endif

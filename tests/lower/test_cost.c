@@ -1,0 +1,152 @@
+/* test_cost.c - predictions of nests: they order option lists as machines do, follow the machine's table, and are quick
+ * to make. */
+#include "check.h"
+#include "lower/pipeline.h"
+#include "optimize/cost.h"
+
+typedef struct subject {
+    kn_graph  *g;
+    kl_program p;
+    kn_nest    nest;
+    ko_model  *model;
+} subject;
+
+static bool subject_open(subject *s, const char *text) {
+    kn_fault f   = {0};
+    kl_run   run = {.stop = KN_STAGE_RANGEIFY};
+    int      out[4], n;
+    s->g     = kg_new(NULL);
+    s->model = NULL;
+    kl_program_init(&s->p, NULL);
+    kn_ref root = kg_parse(s->g, text, strlen(text), &f);
+    bool   ok   = root && kl_program_from(&s->p, s->g, root, out, 4, &n, &f) && kl_lower(&s->p, &run, &f) &&
+              s->p.nkernel == 1 && ko_nest(s->p.kernel[0].g, s->p.kernel[0].root, &s->nest, &f) &&
+              (s->model = ko_model_new(s->p.kernel[0].g, s->p.kernel[0].root, &s->nest, &f)) != NULL;
+    return CHECK(ok) || (printf("  %s\n", f.text), false);
+}
+
+static void subject_close(subject *s) {
+    ko_model_free(s->model);
+    kl_program_free(&s->p);
+    kg_free(s->g);
+}
+
+static ko_cost cost_under(subject *s, const char *options, const kn_machine *m) {
+    kn_opt   opts[KN_MAX_OPTS];
+    int      n    = 0;
+    kn_fault f    = {0};
+    kn_nest  nest = s->nest;
+    ko_cost  c    = {0};
+    bool     ok   = !*options || ko_parse_opts(options, opts, &n, &f);
+    for (int i = 0; i < n && ok; i++) ok = ko_edit(&nest, &opts[i], &f);
+    if (!CHECK(ok)) printf("  %s: %s\n", options, f.text);
+    ko_predict(s->model, &nest, m, &c);
+    return c;
+}
+
+#define PRODUCT(m, k, n)                                                                                        \
+    "%a = PARAM {slot=0} [" #m ", " #k "]\n%b = PARAM {slot=1} [" #k ", " #n "]\n"                              \
+    "%1 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %a [" #m ", " #k ", 1]) (RESHAPE %b [1, " #k ", " #n "]))\n"
+
+static void test_product(void) {
+    static const char *const better_first[] = {
+        "SPLIT:0:8:UPCAST SPLIT:2:32:UPCAST SWAP:0:2", /* a tile, panels of the second operand outermost */
+        "SPLIT:0:8:UPCAST SPLIT:2:32:UPCAST",          /* the whole second operand again for each row of tiles */
+        "SPLIT:1:32:UPCAST",                           /* no rows: each vector is loaded for one multiplication */
+        "SPLIT:0:32:UPCAST",                           /* lanes that jump */
+        "",
+    };
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    if (subject_open(&s, PRODUCT(1024, 1024, 1024))) {
+        double before = 0;
+        for (int i = 0; i < KN_COUNT(better_first); i++) {
+            ko_cost c = cost_under(&s, better_first[i], m);
+            if (!CHECK(c.ps > before)) printf("  %s: %.0f ns is no more\n", better_first[i], c.ps / 1e3);
+            before = c.ps;
+        }
+        /* 2^30 multiplications and additions, 16 lanes, one a cycle. */
+        ko_cost best = cost_under(&s, better_first[0], m), narrow;
+        CHECK_NEAR(best.arithmetic / (1073741824.0 / 16 * (double)m->cycle_ps), 1, 1e-9);
+        CHECK(best.ps < 1.3 * best.arithmetic);
+        narrow = cost_under(&s, "SPLIT:0:6:UPCAST SPLIT:2:16:UPCAST SWAP:0:2", kn_machine_named("sse2"));
+        CHECK(narrow.arithmetic > 1.9 * best.arithmetic);
+    }
+    subject_close(&s);
+}
+
+/* What is read once comes from where its size puts it; all of it and no more. */
+static void test_traffic(void) {
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    if (subject_open(&s, "%a = PARAM {slot=0} [4000000]\n%1 = MUL %a 2.0:f32\n")) {
+        ko_cost c = cost_under(&s, "SPLIT:0:32:UPCAST", m);
+        CHECK_NEAR(c.bytes[KN_DRAM], 16e6, 1e-9);
+        CHECK_NEAR(c.stored[KN_DRAM], 16e6, 1e-9);
+        CHECK_NEAR(c.bytes[KN_L1] + c.bytes[KN_L2] + c.bytes[KN_L3], 0, 1e-9);
+        CHECK_NEAR(c.memory, 16e6 * (double)(m->read_ps[KN_DRAM] + m->write_ps[KN_DRAM]) / 64, 1e-9);
+    }
+    subject_close(&s);
+    if (subject_open(&s, "%a = PARAM {slot=0} [2000]\n%1 = MUL %a 2.0:f32\n")) {
+        ko_cost c = cost_under(&s, "SPLIT:0:16:UPCAST", m);
+        CHECK_NEAR(c.bytes[KN_L1], 8000, 1e-9);
+        CHECK_NEAR(c.bytes[KN_DRAM], 0, 1e-9);
+    }
+    subject_close(&s);
+    /* Two walks over a row, which stays in L1: the second costs DRAM nothing. */
+    if (subject_open(&s, "%x = PARAM {slot=0} [4096, 1024]\n%1 = SUB %x (REDUCE {op=MAX, axes=(1)} %x)\n")) {
+        ko_cost c = cost_under(&s, "SPLIT:1:32:UPCAST SPLIT:3:32:GROUP_REDUCE", m);
+        CHECK_NEAR(c.bytes[KN_DRAM], 4096 * 4096.0, 1e-9);
+        CHECK_NEAR(c.bytes[KN_L1], 4096 * 4096.0, 1e-9);
+    }
+    subject_close(&s);
+    /* Columns read down: a line an element, unless lanes take the lines whole. */
+    if (subject_open(&s, "%x = PARAM {slot=0} [4096, 4096]\n%1 = REDUCE {op=ADD, axes=(0)} %x\n")) {
+        ko_cost one = cost_under(&s, "", m), lanes = cost_under(&s, "SPLIT:0:32:UPCAST", m);
+        CHECK_NEAR(lanes.bytes[KN_DRAM], 4096 * 4096 * 4.0, 1e-9);
+        CHECK(one.ps > 4 * lanes.ps);
+    }
+    subject_close(&s);
+}
+
+/* An accumulator waits for itself; more of them, or lanes, hide it. */
+static void test_chains(void) {
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    if (subject_open(&s, "%x = PARAM {slot=0} [8, 4096]\n%1 = REDUCE {op=ADD, axes=(1)} %x\n")) {
+        ko_cost one = cost_under(&s, "", m), lanes = cost_under(&s, "SPLIT:1:16:GROUP_REDUCE", m),
+                wide = cost_under(&s, "SPLIT:1:64:GROUP_REDUCE", m);
+        CHECK_NEAR(one.arithmetic / lanes.arithmetic, 16, 1e-9);
+        CHECK_NEAR(lanes.arithmetic / wide.arithmetic, 4, 1e-9);
+    }
+    subject_close(&s);
+}
+
+static void test_quick(void) {
+    static const char *const programs[] = {
+        PRODUCT(1024, 1024, 1024),
+        "%x = PARAM {slot=0} [4096, 1000]\n%m = REDUCE {op=MAX, axes=(1)} %x\n%e = EXP2 (SUB %x %m)\n"
+        "%1 = MUL %e (RECIP (REDUCE {op=ADD, axes=(1)} %e))\n"};
+    for (int i = 0; i < KN_COUNT(programs); i++) {
+        subject s;
+        ko_cost c;
+        double  best = 1;
+        if (subject_open(&s, programs[i]))
+            for (int r = 0; r < 200; r++) {
+                double start = kn_now();
+                ko_predict(s.model, &s.nest, kn_machine_default(), &c);
+                best = KN_MIN(best, kn_now() - start);
+            }
+        printf("     program %d: a candidate in %.1f us\n", i, best * 1e6);
+        CHECK(best < 200e-6); /* 5 us in a release build; sanitizers and a busy machine take longer */
+        subject_close(&s);
+    }
+}
+
+int main(void) {
+    RUN(test_product);
+    RUN(test_traffic);
+    RUN(test_chains);
+    RUN(test_quick);
+    return check_result();
+}
