@@ -12,6 +12,8 @@ static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     p.fired      = j->fired;
     p.seconds    = j->seconds;
     p.off        = j->off;
+    p.machine    = &j->machine;
+    p.explain    = j->explain ? &j->out : NULL;
     double start = kn_now();
     bool   ok    = kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault);
     j->callify   = kn_now() - start;
@@ -69,8 +71,13 @@ static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len) {
                            "the program is as it is after %s: only tensor programs go through the stages",
                            kn_stage_names[j->stage]);
         if (j->diff) return kn_fail(f, KN_ERR_ARG, "--diff shows what stages change: it wants a tensor program");
+        if (j->explain) return kn_fail(f, KN_ERR_ARG, "--explain shows what stages choose: it wants a tensor program");
         j->after = j->stage;
         return ir_show_stage(j, (kn_stage)j->stage, g, root, f) && (!j->why_node || ir_print_why(j, f));
+    }
+    if (j->explain) {
+        if (j->stop < 0) j->stop = KN_STAGE_OPTIMIZE;
+        j->after = KN_STAGE_COUNT; /* none is printed */
     }
     if (j->after < 0) j->after = j->stop < 0 ? j->diff ? KN_STAGE_ANY : KN_STAGE_TENSOR : j->stop;
     if (!ir_show_stage(j, KN_STAGE_TENSOR, g, root, f)) return false;
@@ -104,6 +111,7 @@ static int read_job(ir_job *j, kn_opt *opts) {
     j->time  = cli_switch(c, "time");
     j->count = cli_switch(c, "count");
     j->diff  = cli_switch(c, "diff");
+    j->explain    = cli_switch(c, "explain");
     j->provenance = cli_switch(c, "provenance");
     j->why_node   = cli_value(c, "why", 0);
     j->colour     = isatty(STDOUT_FILENO) != 0 && !j->json;
@@ -113,8 +121,8 @@ static int read_job(ir_job *j, kn_opt *opts) {
     const char *graph = cli_value(c, "graph", 0);
     j->graph          = graph != NULL;
     if (graph && strcmp(graph, "dot") != 0) return cli_usage(c, "--graph is dot, not '%s'", graph);
-    if (j->graph + j->diff + (j->why_node != NULL) > 1)
-        return cli_usage(c, "--graph, --diff and --why are printed in place of the program: choose one");
+    if (j->graph + j->diff + j->explain + (j->why_node != NULL) > 1)
+        return cli_usage(c, "--graph, --diff, --why and --explain are printed in place of the program: choose one");
     if (j->stage == -2 || j->after == -2 || j->stop == -2) return 2;
     if (c->nargs != 1) return cli_usage(c, "expected one program: a file, or - for stdin");
     if (j->why_node && j->after == KN_STAGE_ANY)
@@ -123,7 +131,8 @@ static int read_job(ir_job *j, kn_opt *opts) {
     if (j->stop >= 0 && j->after > j->stop)
         return cli_usage(c, "--stop-after %s comes before --after %s", kn_stage_names[j->stop],
                          kn_stage_names[j->after]);
-    const char *text = cli_value(c, "opts", 0);
+    const char *machine = cli_value(c, "machine", 0), *text = cli_value(c, "opts", 0);
+    if (!kn_machine_find(machine ? machine : kn_machine_default()->name, &j->machine, &c->fault)) return cli_fail(c);
     if (text && !ko_parse_opts(text, opts, &j->run.nopts, &c->fault)) return cli_fail(c);
     j->run.opts = text ? opts : NULL;
     return ir_rules_off(j);

@@ -14,7 +14,8 @@ typedef struct ir_job {
     cli     *c;
     int      after, stop; /* -1: not given; after ANY: all of them */
     int      stage;       /* the stage the program read is at */
-    bool     json, time, count, diff, provenance, graph, colour;
+    bool     json, time, count, diff, provenance, graph, colour, explain;
+    kn_machine  machine;
     const char *why_node;  /* NULL: --why is not given */
     const char *text;      /* the program read */
     uint32_t nodes;

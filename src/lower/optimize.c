@@ -5,6 +5,7 @@
  * carry the shape axis that Expand gives them. */
 #include "lower/lower.h"
 
+#include "optimize/cost.h"
 #include "rules_gen.h"
 
 #include <string.h>
@@ -30,15 +31,32 @@ static bool count_work(kl_kernel *k) {
     return true;
 }
 
+static void explain_given(const kl_program *p, const kl_kernel *k, ko_model *model, const kn_nest *nest) {
+    ko_cost c;
+    ko_predict(model, nest, p->machine, &c);
+    kn_str_putf(p->explain, "  > %-18s %12s ", "given by hand", "");
+    ko_print_cost(&c, p->explain);
+    kn_str_puts(p->explain, "  ");
+    ko_print_opts(k->opts, k->nopts, p->explain);
+    kn_str_puts(p->explain, "\n");
+}
+
 bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     kn_nest nest;
     if (!count_work(k)) return kn_oom(f);
-    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->opts, KN_MAX_OPTS, f);
+    if (p->explain)
+        kn_str_putf(p->explain, "\noptions of kernel %d %s\n    %-18s %12s  %s\n", (int)(k - p->kernel), k->name,
+                    "lanes", "accesses", ko_cost_columns);
+    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->opts, KN_MAX_OPTS, p->explain, f);
     if (f->code) return false;
     if (!k->nopts) return true;
     if (!ko_nest(k->g, k->root, &nest, f)) return false;
-    for (int i = 0; i < k->nopts; i++)
-        if (!ko_edit(&nest, &k->opts[i], f)) return false;
+    ko_model *model = p->explain && !choose ? ko_model_new(k->g, k->root, &nest, f) : NULL;
+    bool      ok    = !f->code;
+    for (int i = 0; i < k->nopts && ok; i++) ok = ko_edit(&nest, &k->opts[i], f);
+    if (ok && model) explain_given(p, k, model, &nest);
+    ko_model_free(model);
+    if (!ok) return false;
     k->root = ko_apply(k->g, k->root, &nest, f);
     if (!k->root) return kl_stage_fault("optimize", k->g, f);
     return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, f);

@@ -461,7 +461,7 @@ static void fuse_free(kl_fuse *z) {
 bool kl_rangeify(kl_program *p, kn_fault *f) {
     kl_fuse z     = {.p = p, .g = p->g, .f = f};
     kl_cut  c     = {0};
-    int    *order = NULL, count = 0;
+    int    *order = NULL, *kernel_of = NULL, count = 0;
     bool    ok    = false;
     kn_arena_init(&z.arena, p->alloc);
     if (!(z.r = kg_new(p->alloc))) return kn_oom(f);
@@ -475,8 +475,14 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !build_values(&z)) goto done;
     if (!(order = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *order))) goto oom;
     if (!kl_group_order(&z, order, &count)) goto done;
+    if (!(kernel_of = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *kernel_of))) goto oom;
     ok = true;
-    for (int i = 0; i < count && ok; i++) ok = cut_kernel(&z, &c, order[i]);
+    for (int i = 0; i < count && ok; i++) {
+        size_t before      = p->nkernel;
+        ok                 = cut_kernel(&z, &c, order[i]);
+        kernel_of[order[i]] = p->nkernel > before ? (int)before : -1;
+    }
+    if (ok && p->explain) ok = kl_explain(&z, kernel_of);
     goto done;
 oom:
     kn_oom(f);

@@ -141,5 +141,7 @@ kn_ref kl_stored_value(const kn_graph *g, kn_ref store); /* what a STORE stores,
 double kl_read_ps(const kl_fuse *z, double bytes, kn_level from); /* streaming so many bytes */
 double kl_write_ps(const kl_fuse *z, double bytes, kn_level to);
 bool kl_decide(kl_fuse *z);
+/* explain.c: the choices into z->p->explain; kernel_of[group], -1 none. */
+bool kl_explain(kl_fuse *z, const int *kernel_of);
 
 #endif

@@ -250,7 +250,7 @@ static double touched_by_all(const ko_shape *h, ko_model *k, int from, const kn_
     return sum;
 }
 
-/* How often what lies inside loop `from` is fetched anew: loops just outside that it stands still along do not count. */
+/* How often what lies inside loop `from` is fetched anew; not for loops just outside that it does not move with. */
 static double fetches(const ko_shape *h, const ko_site *s, int from) {
     double n   = 1;
     bool   hot = true;

@@ -2,7 +2,7 @@
  *
  * One loop gets the lanes: the output loop, or in its place the reductions, for which the fewest accesses jump from
  * lane to lane. A product with reuse gets a register tile beside the lanes. The outermost loop goes to threads. */
-#include "optimize/opts.h"
+#include "optimize/cost.h"
 
 #include <string.h>
 
@@ -22,6 +22,9 @@ typedef struct ko_view {
     int        naccess;
     const kn_machine *machine;
     int64_t    lanes, wide; /* of f32: in a vector register, and in the two of a tile's row */
+    int        outputs; /* origins that ENDs close: they come first */
+    kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
+    kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
 } ko_view;
 
 /* Iterations of the loops around n, which stands in `reduce` (0: in none). */
@@ -129,9 +132,13 @@ static int position(const kn_nest *nest, int origin, int type) {
 
 static bool push(ko_view *v, kn_opt o, kn_opt *opts, int *n, int cap) {
     kn_fault no = {0};
-    if (*n == cap || !ko_edit(v->nest, &o, &no)) return false;
-    opts[(*n)++] = o;
-    return true;
+    if (*n == cap) return false;
+    if (ko_edit(v->nest, &o, &no)) {
+        opts[(*n)++] = o;
+        return true;
+    }
+    if (v->refused) kn_str_putf(v->refused, "      refused %s\n", no.text);
+    return false;
 }
 
 static bool split(ko_view *v, int at, int64_t by, int type, kn_opt *opts, int *n, int cap) {
@@ -226,86 +233,155 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
     }
 }
 
-int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_fault *f) {
-    kn_nest nest;
-    kn_fault no = {0};
-    int      n  = 0;
-    if (!ko_nest(g, sink, &nest, &no)) return 0; /* loops with symbolic bounds stay as they are */
-    ko_view v = {.g = g, .nest = &nest, .machine = m, .lanes = m->vector_bytes / 4};
-    v.wide    = 2 * v.lanes;
-    if (!look(&v, sink, f)) return 0;
+/* Output loops of the innermost END; of an ordered kernel those of the outermost, which are around all of it. */
+static void find_tile(ko_view *v) {
+    const kn_nest *nest    = v->nest;
+    bool           carried = false;
+    for (int o = 0; o < nest->norigin; o++) v->outputs += !nest->origin[o].reduce, carried |= nest->origin[o].carried;
+    v->tile = nest->ordered ? nest->origin[0].closer : 0;
+    for (int o = v->outputs; o-- > 0 && !v->tile;)
+        if (!fills_stage(v->g, nest->origin[o].closer)) v->tile = nest->origin[o].closer;
+    if (carried && nest->origin[0].carried) v->tile = 0; /* nothing stands around the loop that must run in order */
+}
 
-    /* Output loops of the innermost END; of an ordered kernel those of the outermost, which are around all of it. */
-    int  lane = -1, outputs = 0;
-    bool carried = false;
-    for (int o = 0; o < nest.norigin; o++) outputs += !nest.origin[o].reduce, carried |= nest.origin[o].carried;
-    kn_ref tile = nest.ordered ? nest.origin[0].closer : 0;
-    for (int o = outputs; o-- > 0 && !tile;)
-        if (!fills_stage(g, nest.origin[o].closer)) tile = nest.origin[o].closer;
-    if (carried && nest.origin[0].carried) tile = 0; /* nothing stands around the loop that must run in order */
-    double best = cost_of(&v, -1);
-    for (int o = 0; o < outputs; o++) {
-        if (nest.origin[o].closer != tile || nest.origin[o].extent < 2) continue;
-        double c = cost_of(&v, o);
+static bool may_be_lane(const ko_view *v, int o) {
+    return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2;
+}
+
+/* The output origin with the fewest accesses, or -1: the reductions' own. */
+static int pick_lane(const ko_view *v) {
+    double best = cost_of(v, -1);
+    int    lane = -1;
+    for (int o = 0; o < v->outputs; o++) {
+        double c = may_be_lane(v, o) ? cost_of(v, o) : best;
         if (c < best * 0.999) best = c, lane = o;
     }
-    /* A product: a reduction that uses what does not move with the lanes, or with another output loop. */
-    int  row   = -1;
-    bool tiled = false, shared = false; /* shared: rows use the vectors of one another, not just the scalars */
-    for (int o = 0; o < outputs && (lane >= 0 || best > 0); o++) {
-        if (o == lane || nest.origin[o].extent < 2 || nest.origin[o].closer != tile) continue;
-        for (int i = 0; i < v.naccess; i++) {
-            const ko_access *a = &v.access[i];
-            if (!a->reduce || !kg_depends(g, a->reduce, nest.origin[o].range) || stride_in(&v, a, o) != 0) continue;
-            if (lane >= 0 && !kg_depends(g, a->reduce, nest.origin[lane].range)) continue;
-            bool vector = lane >= 0 && stride_in(&v, a, lane) != 0;
-            if (vector || !shared) row = o, tiled = true;
+    return lane;
+}
+
+/* A product: a reduction that uses what does not move with the lanes, or with another output loop. -1: none. */
+static int find_row(const ko_view *v, int lane) {
+    int  row    = -1;
+    bool shared = false; /* rows use the vectors of one another, not just the scalars */
+    if (lane < 0 && cost_of(v, -1) <= 0) return -1;
+    for (int o = 0; o < v->outputs; o++) {
+        if (o == lane || !may_be_lane(v, o)) continue;
+        for (int i = 0; i < v->naccess; i++) {
+            const ko_access *a = &v->access[i];
+            if (!a->reduce || !kg_depends(v->g, a->reduce, v->nest->origin[o].range) || stride_in(v, a, o) != 0)
+                continue;
+            if (lane >= 0 && !kg_depends(v->g, a->reduce, v->nest->origin[lane].range)) continue;
+            bool vector = lane >= 0 && stride_in(v, a, lane) != 0;
+            if (vector || !shared) row = o;
             shared |= vector;
         }
     }
-    if (lane >= 0) {
-        int64_t e   = nest.origin[lane].extent;
-        int     end = -1, at = position(&nest, lane, -1);
-        for (int l = 0; l < nest.nloop; l++)
-            if (nest.origin[nest.loop[l].origin].closer == tile) end = l;
-        if (at != end) push(&v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, &n, cap);
-        at        = position(&nest, lane, -1);
-        int64_t w = e >= v.wide ? v.wide : e >= v.lanes ? v.lanes : e;
-        if (tiled) {
-            int64_t rows = tile_rows(nest.origin[row].extent, most_rows(&v, w));
-            int     r    = position(&nest, row, -1);
-            if (rows > 1) split(&v, r, rows, KN_AXIS_UPCAST, opts, &n, cap);
-            at = position(&nest, lane, KN_AXIS_LOOP);
-        }
-        if (!tiled && wide_sums(&v, lane)) w = KN_MIN(e / v.lanes * v.lanes, 8 * v.lanes);
-        split(&v, at, w, KN_AXIS_UPCAST, opts, &n, cap);
-        if (tiled) panels(&v, lane, row, w, opts, &n, cap);
+    return row;
+}
+
+static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
+    int            end = -1, at = position(nest, lane, -1);
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
+    if (at != end) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
+    at = position(nest, lane, -1);
+    if (row >= 0) {
+        int64_t rows = tile_rows(nest->origin[row].extent, most_rows(v, w));
+        if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
+        at = position(nest, lane, KN_AXIS_LOOP);
     }
-    for (int o = 0; o < outputs; o++)
-        if (nest.origin[o].closer != tile && fills_stage(g, nest.origin[o].closer) &&
-            (o == 0 || nest.origin[o - 1].closer != nest.origin[o].closer))
-            side_lanes(&v, nest.origin[o].closer, opts, &n, cap);
-    for (int o = outputs; o < nest.norigin; o++) { /* reductions that the lanes do not run through */
+    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes * v->lanes, 8 * v->lanes);
+    split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
+    if (row >= 0) panels(v, lane, row, w, opts, n, cap);
+}
+
+/* Lanes of the reductions that the output's do not run through. */
+static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    bool           dots = lane < 0 && row >= 0;
+    for (int o = v->outputs; o < nest->norigin; o++) {
         int own;
-        if (lane >= 0 && kg_depends(g, nest.origin[o].closer, nest.origin[lane].range)) continue;
-        if (!reduce_lanes(&v, nest.origin[o].closer, &own) || own != o) continue;
+        if (lane >= 0 && kg_depends(v->g, nest->origin[o].closer, nest->origin[lane].range)) continue;
+        if (!reduce_lanes(v, nest->origin[o].closer, &own) || own != o) continue;
         bool inside = false; /* of another reduction's lanes */
-        for (int p = outputs; p < nest.norigin; p++)
-            inside |= p != o && kg_depends(g, nest.origin[o].closer, nest.origin[p].range);
+        for (int p = v->outputs; p < nest->norigin; p++)
+            inside |= p != o && kg_depends(v->g, nest->origin[o].closer, nest->origin[p].range);
         if (inside) continue;
-        if (tiled && lane < 0 && row >= 0) { /* dot products: a few rows share each vector that is loaded */
-            dot_tile(&v, outputs, tile, opts, &n, cap);
-            tiled = false;
-        }
-        int64_t e = nest.origin[o].extent, w = e >= 8 * v.lanes && row < 0 ? 4 * v.lanes : sum_lanes(&v, e);
-        split(&v, position(&nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, &n, cap);
+        if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
+        dots      = false;
+        int64_t e = nest->origin[o].extent, w = e >= 8 * v->lanes && row < 0 ? 4 * v->lanes : sum_lanes(v, e);
+        split(v, position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     }
-    if (nest.nloop && nest.loop[0].type == KN_AXIS_LOOP && !nest.origin[nest.loop[0].origin].reduce) {
+}
+
+/* The options for that lane; v->nest becomes the nest they give. */
+static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
+    const kn_nest *nest = v->nest;
+    int            n = 0, row = find_row(v, lane);
+    if (lane >= 0) output_lanes(v, lane, row, opts, &n, cap);
+    for (int o = 0; o < v->outputs; o++)
+        if (nest->origin[o].closer != v->tile && fills_stage(v->g, nest->origin[o].closer) &&
+            (o == 0 || nest->origin[o - 1].closer != nest->origin[o].closer))
+            side_lanes(v, nest->origin[o].closer, opts, &n, cap);
+    sums_lanes(v, lane, row, opts, &n, cap);
+    if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
-        int64_t e = nest.loop[0].extent;
-        if (e > 1) push(&v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n,
-                        cap);
+        int64_t e = nest->loop[0].extent;
+        if (e > 1)
+            push(v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n, cap);
     }
+    return n;
+}
+
+/* Each list that was weighed, a line: what decided, and what it is predicted to cost. */
+static bool explain_lanes(const ko_view *v, kn_ref sink, int chosen, kn_str *out, kn_fault *f) {
+    ko_model *model = ko_model_new(v->g, sink, v->nest, f);
+    kn_str    refused;
+    if (!model) return false;
+    kn_str_init(&refused, kg_alloc(v->g));
+    for (int lane = -2; lane < v->outputs; lane++) {
+        if (lane >= 0 && !may_be_lane(v, lane)) continue;
+        kn_nest nest = *v->nest;
+        ko_view w    = *v;
+        kn_opt  opts[KN_MAX_OPTS];
+        ko_cost c;
+        char    what[48] = "as it is";
+        w.nest           = &nest;
+        w.refused        = &refused;
+        if (lane >= 0)
+            snprintf(what, sizeof what, "loop %d of %lld", position(v->nest, lane, -1),
+                     (long long)nest.origin[lane].extent);
+        else if (lane == -1)
+            snprintf(what, sizeof what, "of the sums");
+        int n = lane == -2 ? 0 : list_for(&w, lane, opts, KN_MAX_OPTS);
+        ko_predict(model, &nest, v->machine, &c);
+        kn_str_putf(out, "  %s %-18s ", lane == chosen ? ">" : " ", what);
+        if (lane == -2) kn_str_puts(out, "           - ");
+        else kn_str_putf(out, "%12.0f ", cost_of(v, lane));
+        ko_print_cost(&c, out);
+        kn_str_puts(out, n ? "  " : "");
+        ko_print_opts(opts, n, out);
+        kn_str_puts(out, "\n");
+        kn_str_puts(out, kn_str_c(&refused));
+        kn_str_clear(&refused);
+    }
+    kn_str_free(&refused);
+    ko_model_free(model);
+    return true;
+}
+
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_str *explain, kn_fault *f) {
+    kn_nest  nest;
+    kn_fault no = {0};
+    if (!ko_nest(g, sink, &nest, &no)) return 0;
+    ko_view v = {.g = g, .nest = &nest, .machine = m, .lanes = m->vector_bytes / 4};
+    v.wide    = 2 * v.lanes;
+    if (!look(&v, sink, f)) return 0;
+    find_tile(&v);
+    int lane = pick_lane(&v), n = 0;
+    if (!explain || explain_lanes(&v, sink, lane, explain, f)) n = list_for(&v, lane, opts, cap);
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);
     return n;
 }

@@ -89,6 +89,16 @@ static void test_programs(void) {
     expect("ir cli_a.kn --after rendr", 2, "did you mean 'render'?");
     expect("ir cli_a.kn --after optimize --opts SPLIT:0:2:UPCAST", 0, "UPCAST");
     expect("ir cli_a.kn --after optimize --opts FROB", 1, "koine ir: ");
+    expect("ir cli_a.kn --explain", 0, "REDUCE ADD f32[2,1] ");
+    expect("ir - --explain < cli_a.kn", 0, "(the program stores it)");
+    expect("ir cli_a.kn --explain", 0, "options of kernel 0 r_2_3");
+    expect("ir cli_a.kn --explain --machine avx2", 0, "machine avx2: vectors of 32 bytes");
+    expect("ir cli_a.kn --explain --machine host", 0, "machine host: vectors of ");
+    expect("ir cli_a.kn --explain --opts SPLIT:0:2:UPCAST", 0, "given by hand");
+    expect("ir cli_a.kn --explain --machine z80", 1, "there are host, avx512, avx2, sse2 and neon");
+    expect("ir cli_a.kn --explain --diff", 2, "choose one");
+    expect("ir cli_a.kn --explain --json", 0, "\"text\": \"machine avx512");
+    expect("ir cli_kernel.kn --explain", 1, "a loop in a tensor program");
     expect("ir cli_a.kn --stop-after expand --json --time", 0, "\"seconds\": {\"callify\": ");
     put("cli_index.kn", "%x = PARAM {slot=0} [4]\n%1 = INDEX %x (MUL (RANGE {rank=1} 4) 1000000000)\n");
     expect("eval cli_index.kn --fill seq", 1, "may lie outside 0..3");

@@ -1,0 +1,138 @@
+/* test_explain.c - what is weighed is told: every value that had a choice, what each place costs, why a place is out of
+ * the question; every option list, what it costs, what was refused. */
+#include "check.h"
+#include "lower/pipeline.h"
+
+/* Lowers the text program through Optimize; what was written goes to `out`. */
+static void explain(const char *text, const char *options, kn_str *out) {
+    kn_fault   f = {0};
+    kn_graph  *g = kg_new(NULL);
+    kl_program p;
+    kn_opt     opts[KN_MAX_OPTS];
+    kl_run     run = {.stop = KN_STAGE_OPTIMIZE, .opts = options ? opts : NULL};
+    int        slot[8], n;
+    kn_str_init(out, NULL);
+    kl_program_init(&p, NULL);
+    p.explain   = out;
+    kn_ref root = kg_parse(g, text, strlen(text), &f);
+    bool   ok   = root && (!options || ko_parse_opts(options, opts, &run.nopts, &f)) &&
+              kl_program_from(&p, g, root, slot, 8, &n, &f) && kl_lower(&p, &run, &f);
+    if (!CHECK(ok)) printf("  %s\n", f.text);
+    kl_program_free(&p);
+    kg_free(g);
+}
+
+/* The line of `text` that has `what` in it, 0-terminated; "" if there is none. */
+static const char *line_with(const char *text, const char *what) {
+    static char line[512];
+    const char *at = strstr(text, what), *from = at;
+    *line = 0;
+    if (!at) return line;
+    while (from > text && from[-1] != '\n') from--;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(from, "\n"), from);
+    return line;
+}
+
+static void says(const char *text, const char *line, const char *what) {
+    if (!CHECK(*line_with(text, line) && strstr(line_with(text, line), what) != NULL))
+        printf("  \"%s\" is not in the line of \"%s\": %s\n", what, line, line_with(text, line));
+}
+
+static const char softmax[] = "%x = PARAM {slot=0} [4096, 1000]\n%m = REDUCE {op=MAX, axes=(1)} %x\n"
+                              "%e = EXP2 (SUB %x %m)\n"
+                              "%1 = MUL %e (RECIP (REDUCE {op=ADD, axes=(1)} %e))\n";
+
+static void test_places(void) {
+    kn_str s;
+    explain(softmax, NULL, &s);
+    const char *t = kn_str_c(&s);
+    says(t, "machine", "machine avx512: vectors of 64 bytes");
+    says(t, "EXP2 f32[4096,1000]", "0: 2.00 ");
+    says(t, "EXP2 f32[4096,1000]", " stage");
+    says(t, "REDUCE MAX f32[4096,1]", "in place (stage: one use alone)");
+    says(t, "MUL f32[4096,1000]", "in kernel 0 (the program stores it)");
+    CHECK(strstr(t, " others: views") != NULL);
+    /* One form, one text. */
+    kn_str again;
+    explain(softmax, NULL, &again);
+    CHECK_STR(kn_str_c(&again), t);
+    kn_str_free(&again);
+    kn_str_free(&s);
+}
+
+/* A sum that two kernels want, one of them transposed: it is not done twice, and no loop is shared. */
+static void test_reasons(void) {
+    static const char program[] = "%x = PARAM {slot=0} [300, 200]\n%y = PARAM {slot=1} [64, 300]\n"
+                                  "%s = REDUCE {op=ADD, axes=(1)} %x\n"
+                                  "%2 = TUPLE (MUL %x %s) (MUL %y (PERMUTE {axes=(1, 0)} %s))\n";
+    kn_str s;
+    explain(program, NULL, &s);
+    const char *t = kn_str_c(&s);
+    says(t, "REDUCE ADD f32[300,1]", "in place: a reduction is not done twice");
+    says(t, "REDUCE ADD f32[300,1]", "stage: its uses share no loop");
+    says(t, "REDUCE ADD f32[300,1]", "in kernel ");
+    kn_str_free(&s);
+    explain("%x = PARAM {slot=0} [8]\n%1 = LOAD {space=GLOBAL} (MUL %x 2.0:f32)\n", NULL, &s);
+    says(kn_str_c(&s), "LOAD f32[8]", "the program stores it");
+    kn_str_free(&s);
+}
+
+static void test_options(void) {
+    kn_str s;
+    explain(softmax, NULL, &s);
+    const char *t = kn_str_c(&s);
+    says(t, "options of kernel 0", "r_4096_1000");
+    says(t, "> loop 1 of 1000", "SPLIT:1:32:UPCAST");
+    says(t, "as it is", " - ");
+    says(t, "loop 0 of 4096", "SWAP:0:1");
+    says(t, "      refused ", "values staged in LOCAL memory belong to one iteration of it");
+    CHECK_STR(line_with(t, "> loop 0"), "");
+    kn_str_free(&s);
+    explain(softmax, "SPLIT:1:16:UPCAST", &s);
+    says(kn_str_c(&s), "given by hand", "SPLIT:1:16:UPCAST");
+    CHECK_STR(line_with(kn_str_c(&s), "as it is"), "");
+    kn_str_free(&s);
+}
+
+/* Costs follow the machine's table, and columns stand one below the other. */
+static void test_columns(void) {
+    kn_str s;
+    explain(softmax, NULL, &s);
+    const char *head = strstr(kn_str_c(&s), "values "), *line = strstr(kn_str_c(&s), "%5 ");
+    if (CHECK(head && line)) {
+        long store = strstr(head, "store") + 5 - head;
+        while (line[-1] != '\n') line--;
+        CHECK(line[store - 1] == 's' && line[store] == ' '); /* the unit ends where the heading does */
+    }
+    kn_str_free(&s);
+}
+
+/* The lines that docs/explain.md shows are what is printed. */
+static void test_book(void) {
+    char    *book;
+    size_t   size;
+    kn_fault f = {0};
+    kn_str   s;
+    int      lines = 0;
+    if (!CHECK(kn_read_file(NULL, KN_TEST_SOURCE "/docs/explain.md", &book, &size, &f))) return;
+    explain(softmax, NULL, &s);
+    char *at = strstr(book, "```\n"), *end = at ? strstr(at + 4, "```") : NULL;
+    for (at += 4; end && at < end; at += strcspn(at, "\n") + 1) {
+        char line[256];
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        if (strcmp(line, "  ...") != 0 && !CHECK(strstr(kn_str_c(&s), line) != NULL)) printf("  %s\n", line);
+        lines++;
+    }
+    CHECK(lines >= 6);
+    kn_str_free(&s);
+    kn_free(NULL, book, size + 1);
+}
+
+int main(void) {
+    RUN(test_places);
+    RUN(test_reasons);
+    RUN(test_options);
+    RUN(test_columns);
+    RUN(test_book);
+    return check_result();
+}
