@@ -57,42 +57,45 @@ typedef struct kx_kind {
     uint8_t     cls, reg, mem; /* class; bytes of the register, of the memory operand: 0 cannot be one, or KX_S.. */
 } kx_kind;
 
+/* clang-format off */
 enum { /* roles of an operand */
-       KX_DEF = 1,
-       KX_USE = 2
+    KX_DEF = 1,
+    KX_USE = 2
 };
 
-enum {                       /* flags of a form */
-       KXF_OP8    = 1 << 0,  /* size 1: the opcode with its low bit cleared */
-       KXF_LOWB   = 1 << 1,  /* mov to a register: size 1 has the opcode less 8, size 8 a form with 4 bytes */
-       KXF_IMM8   = 1 << 2,  /* an immediate within int8 is one byte, with the opcode + 2 */
-       KXF_ACC    = 1 << 3,  /* with al, ax, eax, rax a shorter opcode without ModRM */
-       KXF_ONE    = 1 << 4,  /* shift by 1: the opcode + 0x10 and no immediate */
-       KXF_SHORT  = 1 << 5,  /* jump: there is an 8-bit displacement */
-       KXF_CC     = 1 << 6,  /* takes a condition */
-       KXF_D64    = 1 << 7,  /* 64 bits by default, no REX.W */
-       KXF_REXW   = 1 << 8,  /* always REX.W */
-       KXF_SWAP1  = 1 << 9,  /* a move: opcode ^ 1 has the operands exchanged; */
-       KXF_SWAP16 = 1 << 10, /* so has opcode ^ 16. Used for a shorter prefix */
-       KXF_FR     = 1 << 11, /* reads the flags register */
-       KXF_FW     = 1 << 12, /* writes it */
-       KXF_COMM   = 1 << 13, /* the last two sources may change places (of floats: but for which NaN comes out) */
-       KXF_MASK = 1 << 14, /* may take a mask k1..k7: lanes whose bit is 0 keep the destination (of a mask: become 0) */
-       KXF_ZERO = 1 << 15, /* and {z}: become 0 */
-       KXF_B2   = 1 << 16, /* memory may be one element of 2, 4 or 8 bytes, repeated: {1toN} */
-       KXF_B4   = 1 << 17,
-       KXF_B8   = 1 << 18,
-       KXF_NT   = 1 << 19,    /* non-temporal */
-       KXF_ALIGN   = 1 << 20, /* memory must be aligned to its size */
-       KXF_EVEXMEM = 1 << 21, /* a memory operand needs the EVEX encoding */
-       KXF_GATHER  = 1 << 22, /* mask required, and consumed (becomes 0); destination, indices and mask all differ */
-       KXF_SCATTER = 1 << 23,
-       KXF_SELECT  = 1 << 24, /* the mask selects between the sources; without {z} the destination is not read */
-       KXF_CALLS   = 1 << 25, /* call, vzeroupper: registers beyond the operands change */
-       KXF_INRANGE = 1 << 26, /* the meaning holds where the count is below the width, or the value fits the result */
-       KXF_TOREG   = 1 << 27, /* to a register of less than 8 bytes: the opcode 0xb8 + register */
-       KXF_SWAPQ   = 1 << 28  /* as SWAP1, with the opcode 66 0F D6 */
+enum { /* flags of a form */
+    KXF_OP8      = 1 << 0,  /* size 1: the opcode with its low bit cleared */
+    KXF_LOWB     = 1 << 1,  /* mov to a register: size 1 has the opcode less 8, size 8 a form with 4 bytes */
+    KXF_IMM8     = 1 << 2,  /* an immediate within int8 is one byte, with the opcode + 2 */
+    KXF_ACC      = 1 << 3,  /* with al, ax, eax, rax a shorter opcode without ModRM */
+    KXF_ONE      = 1 << 4,  /* shift by 1: the opcode + 0x10 and no immediate */
+    KXF_SHORT    = 1 << 5,  /* jump: there is an 8-bit displacement */
+    KXF_CC       = 1 << 6,  /* takes a condition */
+    KXF_D64      = 1 << 7,  /* 64 bits by default, no REX.W */
+    KXF_REXW     = 1 << 8,  /* always REX.W */
+    KXF_SWAP1    = 1 << 9,  /* a move: opcode ^ 1 has the operands exchanged; */
+    KXF_SWAP16   = 1 << 10, /* so has opcode ^ 16; */
+    KXF_SWAPQ    = 1 << 11, /* so has 66 0F D6. Used for a shorter prefix */
+    KXF_TOREG    = 1 << 12, /* to a register of less than 8 bytes: the opcode 0xb8 + register */
+    KXF_FR       = 1 << 13, /* reads the flags register */
+    KXF_FW       = 1 << 14, /* writes it */
+    KXF_COMM     = 1 << 15, /* the last two sources may change places (of floats: but for which NaN comes out) */
+    KXF_MASK     = 1 << 16, /* may take k1..k7: lanes whose bit is 0 keep the destination (of a mask: become 0) */
+    KXF_ZERO     = 1 << 17, /* and {z}: become 0 */
+    KXF_B2       = 1 << 18, /* memory may be one element of 2, 4 or 8 bytes, repeated: {1toN} */
+    KXF_B4       = 1 << 19,
+    KXF_B8       = 1 << 20,
+    KXF_NT       = 1 << 21, /* non-temporal */
+    KXF_ALIGN    = 1 << 22, /* memory must be aligned to its size */
+    KXF_EVEXMEM  = 1 << 23, /* a memory operand needs the EVEX encoding */
+    KXF_GATHER   = 1 << 24, /* mask required, and consumed (becomes 0); destination, indices and mask all differ */
+    KXF_SCATTER  = 1 << 25,
+    KXF_SELECT   = 1 << 26, /* the mask selects between the sources; without {z} the destination is not read */
+    KXF_CALLS    = 1 << 27, /* call, vzeroupper: registers beyond the operands change */
+    KXF_INRANGE  = 1 << 28, /* the meaning holds where the count is below the width, or the value fits the result */
+    KXF_UNSIGNED = 1 << 29  /* integers of dtype VOID are unsigned; otherwise signed */
 };
+/* clang-format on */
 
 typedef struct kx_form {
     const char *name, *mnemonic, *places, *meaning;
@@ -123,29 +126,17 @@ int kx_reg_bytes(const kx_kind *k, int size);
 
 /* ---- instructions ------------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 enum {
-    KX_RAX,
-    KX_RCX,
-    KX_RDX,
-    KX_RBX,
-    KX_RSP,
-    KX_RBP,
-    KX_RSI,
-    KX_RDI,
-    KX_R8,
-    KX_R9,
-    KX_R10,
-    KX_R11,
-    KX_R12,
-    KX_R13,
-    KX_R14,
-    KX_R15
+    KX_RAX, KX_RCX, KX_RDX, KX_RBX, KX_RSP, KX_RBP, KX_RSI, KX_RDI,
+    KX_R8, KX_R9, KX_R10, KX_R11, KX_R12, KX_R13, KX_R14, KX_R15
 };
 enum {
     KX_RIP    = 0xfd, /* as base: the address of `label` + disp */
     KX_IN_MEM = 0xfe, /* as reg[i]: operand i is the memory operand */
     KX_NO_REG = 0xff  /* as base or index: none */
 };
+/* clang-format on */
 
 /* Zero-initialised it is harmless: no mask, no label. reg[i] of an immediate or a jump's target is not looked at; of an
  * implicit operand it is that register's number. Register numbers: 0-15 gp (size 1: 4-7 are spl bpl sil dil; ah.. do

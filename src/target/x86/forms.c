@@ -60,6 +60,7 @@ enum { KXW_W00 = 0, KXW_W11 = 3, KXW_W01 = 2, KXW_WS = 4 }; /* bit 0 VEX, bit 1 
 #define INRANGE KXF_INRANGE
 #define TOREG KXF_TOREG
 #define SWAPQ KXF_SWAPQ
+#define UNSIGNED KXF_UNSIGNED
 
 #define COMMON(NAME, MNEMONIC, PREFIX, MAP, OPCODE, DIGIT, PLACES, A, B, C, D, SIZES, FLAGS, OP, MEANING) \
     .name = #NAME, .mnemonic = MNEMONIC, .places = PLACES, .meaning = MEANING, .flags = FLAGS, \
@@ -122,6 +123,7 @@ const kx_form kx_forms[KX_NFORMS] = {
 #undef INRANGE
 #undef TOREG
 #undef SWAPQ
+#undef UNSIGNED
 
 const kx_kind kx_kinds[KXK_COUNT] = {
 #define S KX_S
