@@ -173,7 +173,7 @@ typedef struct ko_shape { /* the nest, loop by loop */
 } ko_shape;
 
 /* The loops that stand around what depends on those origins; lane loops of the same ENDs and REDUCEs among them. */
-static uint64_t loops_around(const ko_shape *h, uint64_t on) {
+static uint64_t loop_set_around(const ko_shape *h, uint64_t on) {
     uint64_t set = 0;
     for (int c = 0; c < h->model->ncloser; c++) {
         uint64_t own  = h->model->own[c];
@@ -304,8 +304,8 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         h.lane[l]   = ko_is_lane(nest->loop[l].type);
         h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);
     }
-    for (int c = 0; c < k->ncloser; c++) h.around[c] = loops_around(&h, k->in[c]);
-    for (int i = 0; i < k->nsite; i++) k->site[i].around = loops_around(&h, k->site[i].on);
+    for (int c = 0; c < k->ncloser; c++) h.around[c] = loop_set_around(&h, k->in[c]);
+    for (int i = 0; i < k->nsite; i++) k->site[i].around = loop_set_around(&h, k->site[i].on);
     double cycle = (double)m->cycle_ps;
     for (int i = 0; i < k->nsite; i++) {
         const ko_site *s = &k->site[i];
@@ -330,7 +330,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     out->memory = KN_MAX(out->memory, issue);
     for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */
         double   steps  = h.lane[l] ? 0 : cycle;
-        uint64_t around = loops_around(&h, h.origin[l]);
+        uint64_t around = loop_set_around(&h, h.origin[l]);
         for (int o = 0; o <= l; o++)
             if (!h.lane[o] && around >> o & 1) steps *= h.extent[o];
         out->loops += steps;

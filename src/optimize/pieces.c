@@ -63,7 +63,7 @@ static ko_span span_of(kn_graph *g, kn_ref x, const ko_span *a, const ko_span *b
 }
 
 /* The least and the most that x can be over all lanes, as values free of lanes. */
-static bool over_lanes(ko_state *s, kn_ref x, ko_span *out) {
+static bool span_over_lanes(ko_state *s, kn_ref x, ko_span *out) {
     kn_graph *g = s->g;
     kn_ref   *order;
     uint32_t  n;
@@ -120,7 +120,7 @@ static kn_ref sub(kn_graph *g, kn_ref a, kn_ref b) {
     return kg_op2(g, KN_OP_ADD, a, kg_op2(g, KN_OP_MUL, b, kg_idx(g, -1)));
 }
 
-static kn_ref both(kn_graph *g, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(g, KN_OP_AND, a, b); }
+static kn_ref both_gates(kn_graph *g, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(g, KN_OP_AND, a, b); }
 
 /* The loops of the origin's main part over 0..bound-1, and the iteration they stand for. */
 static bool main_loops(ko_state *s, ko_variant *v, int origin, kn_ref bound) {
@@ -151,7 +151,7 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         kn_ref           own = v->nsub ? kg_substitute(g, b, v->from, v->to, v->nsub) : b, base = kg_idx(g, 0);
         ko_span          span = {own, own};
         kg_made_of(g, g, r);
-        if (!own || (has_lanes(g, own) && !over_lanes(s, own, &span))) return false;
+        if (!own || (has_lanes(g, own) && !span_over_lanes(s, own, &span))) return false;
         if (piece[k] == KO_REST) {
             base = kg_op2(g, KN_OP_MAX, span.lo, kg_idx(g, 0));
             if (!add_loop(s, v, sub(g, span.hi, base), origins[k], KN_AXIS_REDUCE, 0, place, 1, KN_CARRY_NONE))
@@ -211,7 +211,7 @@ static kn_ref gates_of(const ko_state *s, const ko_variant *v, const int *origin
         bool moves = false;
         for (int l = 0; l < v->nloop && !moves; l++)
             moves = v->loop[l].origin == origins[k] && kg_depends(s->g, x, v->loop[l].range);
-        if (moves) all = both(s->g, all, gate[k]);
+        if (moves) all = both_gates(s->g, all, gate[k]);
     }
     return all;
 }
@@ -233,7 +233,7 @@ static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins
         if (!gate) continue;
         if (kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && in_bounds(g, at))) continue;
         kn_ref now[3] = {at, kg_nsrc(g, l) > 1 ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0),
-                         both(g, kg_nsrc(g, l) == 3 ? kg_at(g, l, 2) : 0, gate)};
+                         both_gates(g, kg_nsrc(g, l) == 3 ? kg_at(g, l, 2) : 0, gate)};
         for (int j = 0; j < 3 && k; j++) now[j] = kg_substitute(g, now[j], from, to, k); /* accesses in its sources */
         if (!KN_GROW(kg_alloc(g), from, fc, (size_t)k + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)k + 1)) {
             kn_oom(s->f);
@@ -347,7 +347,7 @@ kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko
     if (v->copy && !own_stages(s, body, v)) return 0;
     kn_ref x = kg_substitute(g, body, v->from, v->to, v->nsub);
     kn_ref gate = 0;
-    for (int k = 0; k < n; k++) gate = both(g, gate, v->gate[k]);
+    for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
     if (!x || !gate) return x;
     x = gate_accesses(s, v, origins, n, v->gate, x);
     return x && op >= 0 ? kg_op3(g, KN_OP_WHERE, gate, x, ko_identity(g, op, kg_dtype(g, x))) : x;

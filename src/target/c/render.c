@@ -252,7 +252,7 @@ static void as_mask(kn_str *s, int dt, int lanes, const char *expr) {
     else kn_str_putf(s, "__builtin_convertvector(%s, i32x%d)", expr, lanes);
 }
 
-static void choose(kn_str *s, int dt, int lanes, const char *mask, bool narrow, const char *a, const char *b) {
+static void choose_lanes(kn_str *s, int dt, int lanes, const char *mask, bool narrow, const char *a, const char *b) {
     const char *m = c_mask_type(dt), *t = c_value_type(dt);
     kn_str      mm;
     kn_str_init(&mm, s->alloc);
@@ -270,7 +270,7 @@ static void vector_combine(int op, int dt, int lanes, const char *a, const char 
         kn_str_init(&e, s->alloc);
         kn_str_putf(&e, kn_is_float(dt) ? "(%s %s %s) | (%s != %s)" : "%s %s %s", a, op == KN_OP_MAX ? ">" : "<", b, a,
                     a);
-        choose(s, dt, lanes, kn_str_c(&e), false, a, b);
+        choose_lanes(s, dt, lanes, kn_str_c(&e), false, a, b);
         s->failed |= e.failed;
         kn_str_free(&e);
     } else if (dt == KN_BOOL) {
@@ -291,7 +291,7 @@ static bool vector_expr(kc_out *c, kn_ref n, int lanes, const char *a, const cha
     case KN_OP_NEG: kn_str_putf(s, st == KN_BOOL ? "%s" : "-%s", a); return true;
     case KN_OP_NOT: kn_str_putf(s, "~%s", a); return true;
     case KN_OP_RECIP: kn_str_putf(s, "1 / %s", a); return true;
-    case KN_OP_WHERE: choose(s, dt, lanes, a, true, b, p); return true;
+    case KN_OP_WHERE: choose_lanes(s, dt, lanes, a, true, b, p); return true;
     case KN_OP_MULACC: kn_str_putf(s, "%s * %s + %s", a, b, p); return true;
     case KN_OP_MAX: case KN_OP_MIN: case KN_OP_ADD: case KN_OP_MUL: vector_combine(op, dt, lanes, a, b, s); return true;
     case KN_OP_CAST:
