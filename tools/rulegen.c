@@ -45,6 +45,12 @@ static const rg_field field_rows[] = {
 };
 enum { FIELD_COUNT = (int)(sizeof field_rows / sizeof *field_rows) };
 
+const char *const rg_stage_names[RG_STAGES] = {
+#define STAGE(symbol, name) #name,
+#include "rules/stages.def"
+#undef STAGE
+};
+
 const char *const rg_mark_names[] = {"", "int", "index", "bool", "exact", "fast"};
 
 static bool same_text(const char *a, const char *b, size_t len) { return strlen(a) == len && !memcmp(a, b, len); }

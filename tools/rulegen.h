@@ -97,9 +97,13 @@ typedef struct rg_test_var {
     int64_t     lo, hi;
 } rg_test_var;
 
+/* `test`: lhs becomes rhs. Of a rule that refuses, `bad` and `good`: a program, and the stage it is checked at. */
 typedef struct rg_test {
     struct rg_test *next;
     int             line, nvar;
+    const char     *program;
+    int             stage, as; /* as: the dtype that the CONST it ends with is given, 0: its own */
+    bool            bad;
     rg_pat         *lhs, *rhs; /* rhs NULL: stays as it is */
     rg_test_var     var[RG_NAMES];
     rg_types        types;
@@ -111,6 +115,9 @@ extern const char *const rg_mark_names[];
 typedef struct rg_rule {
     struct rg_rule *next;
     const char     *name, *file, *text, *cfun;
+    bool            refuses; /* what it matches is wrong: `refusal` says how, or cfun finds out */
+    const char     *refusal;
+    uint32_t        stages;  /* bits: where it holds */
     int             line, group, id, nvar;
     rg_mark         mark;
     bool            canon, calls_c, provable;
@@ -132,6 +139,14 @@ typedef struct rg_set {
     rg_group    group[RG_GROUPS];
     const char *include[32];
 } rg_set;
+
+enum {
+#define STAGE(symbol, name) RG_STAGE_##symbol,
+#include "rules/stages.def"
+#undef STAGE
+    RG_STAGES
+};
+extern const char *const rg_stage_names[RG_STAGES];
 
 /* ---- services (rulegen.c) ------------------------------------------------------------------------------------ */
 #define RG_PRINTF(f, a) __attribute__((format(printf, f, a)))
@@ -173,6 +188,7 @@ typedef struct rg_build {
     int             next;
     const char     *indent;
 } rg_build;
+void        rg_emit_text(rg_out *o, const char *s); /* as a C string */
 const char *rg_emit_build(rg_build *b, const rg_pat *p); /* the text of the ref */
 void    rg_emit_proof(const rg_set *set, rg_out *c, rg_out *h);              /* rulegen_proof.c */
 

@@ -366,6 +366,7 @@ static bool merges_left_classes(const rg_rule *r) {
 static void check_reachable(const rg_rule *first, const rg_rule *b) {
     for (const rg_rule *a = first; a != b; a = a->next) {
         if (a->group != b->group || a->cond || a->cfun || merges_left_classes(a)) continue;
+        if (b->stages & ~a->stages) continue;
         if (a->mark == M_FAST && b->mark != M_FAST) continue;
         rg_pat *v[64];
         int     n = rg_variants(a, v, 64);
@@ -483,6 +484,13 @@ void rg_check(rg_set *set) {
         for (const rg_rule *o = set->rules; o != r; o = o->next)
             if (o->group == r->group && !strcmp(o->name, r->name))
                 rg_die(r->file, r->line, "rule %s: the name is taken by %s:%d", r->name, o->file, o->line);
+        for (const rg_rule *o = set->rules; o != r; o = o->next)
+            if (o->group == r->group && o->refuses != r->refuses)
+                rg_die(r->file, r->line, "rule %s: a group either rewrites or refuses, and %s (%s:%d) does not",
+                       r->name, o->name, o->file, o->line);
+        bool bad = !r->refuses;
+        for (const rg_test *t = r->tests; t; t = t->next) bad |= t->bad;
+        if (!bad) rg_die(r->file, r->line, "rule %s: no `bad` program violates it", r->name);
         if (r->lhs->kind != P_NODE && !(r->lhs->kind == P_VAR))
             rg_die(r->file, r->line, "rule %s: the left side must be a node or a variable", r->name);
         int id      = 0;
@@ -504,6 +512,7 @@ void rg_check(rg_set *set) {
             rg_die(r->file, r->line, "rule %s grows the graph; if it brings it to canonical order, mark it canon",
                    r->name);
         check_reachable(set->rules, r);
-        for (rg_test *t = r->tests; t; t = t->next) check_test(r, t);
+        for (rg_test *t = r->tests; t; t = t->next)
+            if (!t->program) check_test(r, t);
     }
 }

@@ -381,10 +381,19 @@ static void emit_values(matcher *m) {
     }
 }
 
+void rg_emit_text(rg_out *o, const char *s) {
+    rg_put(o, "\"");
+    for (; *s; s++)
+        if (*s == '\n') rg_put(o, "\\n");
+        else rg_put(o, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+    rg_put(o, "\"");
+}
+
 static void emit_rule(rg_out *o, const rg_rule *r, const rg_pat *lhs, int preload) {
     matcher m = {.o = o, .r = r, .preload = preload};
     rg_put(o, "        do { /* %s:%d %s */\n", r->file, r->line, r->name);
     if (r->mark == M_FAST) rg_put(o, "%sif (!(mask & KN_RW_FAST)) break;\n", PAD);
+    if (r->refuses) rg_put(o, "%sif (!(UINT32_C(0x%x) >> rw->stage & 1)) break;\n", PAD, r->stages);
     note_dtype(&m, lhs, "n", "nd");
     if (lhs->name) m.var[m.nvar++] = (spot){lhs->name, "n", "nd"};
     if (lhs->kind == P_NODE) match_node(&m, lhs, "n", "nd");
@@ -394,6 +403,13 @@ static void emit_rule(rg_out *o, const rg_rule *r, const rg_pat *lhs, int preloa
         rg_put(o, "%sif (!(", PAD);
         rg_emit_expr(o, r, r->cond, false);
         rg_put(o, ")) break;\n");
+    }
+    if (r->refuses) {
+        rg_put(o, "%srw->refused = n;\n%sif (!(rw->refusal = ", PAD, PAD);
+        if (r->cfun) rg_put(o, "%s(rw, n)", r->cfun);
+        else rg_emit_text(o, r->refusal);
+        rg_put(o, ")) break;\n%s*rule = %d;\n%sreturn n;\n        } while (0);\n", PAD, r->id, PAD);
+        return;
     }
     const char *result;
     if (r->cfun) result = rg_format("%s(rw, n)", r->cfun);
@@ -447,12 +463,6 @@ static bool emit_op(const rg_set *set, rg_out *c, int group, int op) {
     return true;
 }
 
-static void emit_text(rg_out *o, const char *s) {
-    rg_put(o, "\"");
-    for (; *s; s++) rg_put(o, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-    rg_put(o, "\"");
-}
-
 static void emit_docs(const rg_set *set, rg_out *md) {
     rg_put(md,
            "# Rules\n\n%d rules in %d groups, from the .rules files. `@int`: exact for integers of every width; "
@@ -468,8 +478,11 @@ static void emit_docs(const rg_set *set, rg_out *md) {
             if (r->group != g) continue;
             rg_put(md, "| `");
             for (const char *s = r->text; *s; s++) rg_put(md, *s == '|' ? "\\|" : "%c", *s);
-            rg_put(md, "` | %s | %s | %s:%d |\n", rg_mark_names[r->mark],
-                   r->mark == M_NONE ? "tests" : r->provable ? "exhaustive" : "at every firing", r->file, r->line);
+            const char *proof = r->refuses           ? "programs"
+                                : r->mark == M_NONE ? "tests"
+                                : r->provable       ? "exhaustive"
+                                                    : "at every firing";
+            rg_put(md, "` | %s | %s | %s:%d |\n", rg_mark_names[r->mark], proof, r->file, r->line);
         }
     }
 }
@@ -515,7 +528,7 @@ void rg_emit_match(const rg_set *set, rg_out *c, rg_out *h, rg_out *md) {
     rg_put(c, "const int kn_rule_count = %d;\nconst kn_rule_info kn_rules[] = {\n", set->nrules);
     for (const rg_rule *r = set->rules; r; r = r->next) {
         rg_put(c, "    {");
-        emit_text(c, r->name);
+        rg_emit_text(c, r->name);
         rg_put(c, ", \"%s\", \"%s\", \"%s\", %d, %s},\n", set->group[r->group].name, rg_mark_names[r->mark], r->file,
                r->line, r->calls_c ? "true" : "false");
     }

@@ -46,7 +46,7 @@ static void advance(lexer *l) {
         l->p = end;
     } else if (*l->p == '"') {
         l->kind = T_STRING;
-        for (l->p++; *l->p && *l->p != '"' && *l->p != '\n'; l->p++) {}
+        for (l->p++; *l->p && *l->p != '"' && *l->p != '\n'; l->p++) l->p += *l->p == '\\' && l->p[1] == '"';
         if (*l->p != '"') rg_die(l->file, l->line, "a text is not closed");
         l->p++;
     } else {
@@ -312,7 +312,8 @@ static rg_pat *parse_pat(lexer *l) {
 /* ---- statements ------------------------------------------------------------------------------------------------ */
 
 static bool at_statement(const lexer *l) {
-    return l->kind == T_END || at(l, "rule") || at(l, "test") || at(l, "group") || at(l, "include");
+    return l->kind == T_END || at(l, "rule") || at(l, "test") || at(l, "bad") || at(l, "good") || at(l, "group") ||
+           at(l, "include");
 }
 
 static void parse_test(lexer *l, rg_rule *r) {
@@ -342,6 +343,62 @@ static void parse_test(lexer *l, rg_rule *r) {
     *tail = t;
 }
 
+/* One text or several, a line each. `$OP` is the op of `for OP in ...`. */
+static char *take_text(lexer *l, const char *what) {
+    char *all = rg_text("", 0);
+    if (l->kind != T_STRING) unexpected(l, what);
+    for (; l->kind == T_STRING; advance(l)) {
+        char *line = rg_text(l->start + 1, l->len - 2), *at_op;
+        while ((at_op = strstr(line, "\\\""))) memmove(at_op, at_op + 1, strlen(at_op));
+        while (l->for_name && (at_op = strchr(line, '$')) && !strncmp(at_op + 1, l->for_name, strlen(l->for_name)))
+            line = rg_format("%.*s%s%s", (int)(at_op - line), line, l->for_op, at_op + 1 + strlen(l->for_name));
+        all = rg_format("%s%s%s", all, *all ? "\n" : "", line);
+    }
+    return all;
+}
+
+static int take_stage(lexer *l) {
+    int         line = l->tok_line, i = 0;
+    const char *name = take_name(l, "a stage");
+    while (i < RG_STAGES && strcmp(rg_stage_names[i], name)) i++;
+    if (i == RG_STAGES) rg_die(l->file, line, "no stage is called %s", name);
+    return i;
+}
+
+static uint32_t parse_stages(lexer *l) {
+    uint32_t mask = 0;
+    do {
+        int line = l->tok_line, first = take_stage(l), last = accept(l, "..") ? take_stage(l) : first;
+        if (last < first) rg_die(l->file, line, "%s comes after %s", rg_stage_names[first], rg_stage_names[last]);
+        for (int i = first; i <= last; i++) mask |= UINT32_C(1) << i;
+    } while (accept(l, ","));
+    return mask;
+}
+
+static void parse_program(lexer *l, rg_rule *r, bool bad) {
+    rg_test *t = rg_new(sizeof *t), **tail = &r->tests;
+    t->line    = l->tok_line;
+    t->bad     = bad;
+    t->stage   = take_stage(l);
+    t->program = take_text(l, "a program in quotes");
+    if (accept(l, "as")) {
+        t->as = l->kind == T_NAME ? rg_dtype_by_name(l->start, l->len) : -1;
+        if (t->as < 0) unexpected(l, "a dtype");
+        advance(l);
+    }
+    if (accept(l, "for")) { /* of some of the rule's ops only */
+        bool mine = false;
+        if (!l->for_name) rg_die(l->file, t->line, "rule %s is not for several ops", r->name);
+        while (l->kind == T_NAME && !at_statement(l)) mine |= !strcmp(take_name(l, "an op"), l->for_op);
+        if (!mine) return;
+    }
+    if (!r->refuses) rg_die(l->file, t->line, "rule %s refuses nothing: `test` is for rules that rewrite", r->name);
+    if (bad && !(r->stages >> t->stage & 1))
+        rg_die(l->file, t->line, "rule %s does not hold at %s", r->name, rg_stage_names[t->stage]);
+    while (*tail) tail = &(*tail)->next;
+    *tail = t;
+}
+
 /* One line of text, runs of blanks made one. */
 static char *one_line(const char *s, size_t len) {
     char  *out = rg_new(len + 1);
@@ -357,7 +414,9 @@ static char *one_line(const char *s, size_t len) {
 }
 
 static void parse_rule_body(rg_set *set, lexer *l, rg_rule *r) {
-    r->lhs = parse_pat(l);
+    bool staged = false;
+    r->lhs      = parse_pat(l);
+    r->stages   = (UINT32_C(1) << RG_STAGES) - 1;
     for (;;) {
         if (accept(l, "if")) {
             r->cond = parse_expr(l, 1);
@@ -369,14 +428,32 @@ static void parse_rule_body(rg_set *set, lexer *l, rg_rule *r) {
             while (m <= M_FAST && strcmp(rg_mark_names[m], name)) m++;
             if (m > M_FAST) rg_die(l->file, line, "no mark is called @%s", name);
             r->mark = (rg_mark)m;
+        } else if (accept(l, "in")) {
+            staged    = true;
+            r->stages = parse_stages(l);
         } else break;
     }
     expect(l, "=>");
-    if (accept(l, "C")) r->cfun = take_name(l, "a function");
+    if ((r->refuses = accept(l, "refuse"))) {
+        if (r->mark || r->canon) rg_die(l->file, r->line, "rule %s refuses: it keeps no value", r->name);
+        if (!accept(l, "C")) r->refusal = take_text(l, "what is wrong, in quotes");
+        else r->cfun = take_name(l, "a function");
+    } else if (staged) {
+        rg_die(l->file, r->line, "rule %s: only rules that refuse stand under stages", r->name);
+    } else if (accept(l, "C")) r->cfun = take_name(l, "a function");
     else r->rhs = parse_pat(l);
     r->text = one_line(r->text, (size_t)(l->prev_end - r->text));
-    if (!at_statement(l)) unexpected(l, "rule, test, group or include");
-    while (accept(l, "test")) parse_test(l, r);
+    if (!at_statement(l)) unexpected(l, "rule, test, bad, good, group or include");
+    for (bool bad; at(l, "test") || at(l, "bad") || at(l, "good");) {
+        if (accept(l, "test")) {
+            if (r->refuses) rg_die(l->file, r->line, "rule %s refuses: it is tried by `bad` and `good`", r->name);
+            parse_test(l, r);
+            continue;
+        }
+        bad = at(l, "bad");
+        advance(l);
+        parse_program(l, r, bad);
+    }
     *set->tail = r;
     set->tail  = &r->next;
     r->id      = set->nrules++;

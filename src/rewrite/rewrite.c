@@ -335,3 +335,8 @@ kn_ref kn_rewrite_step(kn_rw *rw, kn_ref root, uint64_t groups) {
     if (rw_graph_failed(rw)) return 0;
     return r ? r : root;
 }
+
+int kn_rules_refuse(kn_rw *rw, kn_ref n, uint64_t groups) {
+    int rule = -1;
+    return kn_rules_match(rw, n, groups, &rule) ? rule : -1;
+}

@@ -34,6 +34,9 @@ typedef struct kn_rw {
     kn_fault *fault; /* a rule may fail the whole rewrite (the verifier does) */
     uint64_t *fired; /* a counter per rule, or NULL; kn_rule_count of them */
     const bool *off; /* rules that must not fire, or NULL; kn_rule_count of them, fixed while the kn_rw lives */
+    int     stage;   /* for rules that refuse: which of them hold (rules/stages.def) */
+    const char *refusal; /* what the rule that refused last said is wrong, */
+    kn_ref  refused; /* and with which node: the one it matched, or one that its C function named */
     double *seconds; /* spent in the rules of each group, the clock's own share included, or NULL; kn_group_count */
     bool    why;     /* the graph has a log of where nodes come from (kn_rw_init looks) */
     /* what follows belongs to rewrite.c; zero it with kn_rw_init */
@@ -52,5 +55,8 @@ bool   kn_rewrite_all(kn_rw *rw, kn_ref *roots, int n, uint64_t groups);
 /* What the first rule of the groups that matches at root itself makes of it, once and no deeper; root if none does, 0
  * on failure. */
 kn_ref kn_rewrite_step(kn_rw *rw, kn_ref root, uint64_t groups);
+/* The first rule of groups that refuse (`=> refuse`) that matches at n, -1 if none does; rw->refusal and rw->refused
+ * say what is wrong. rw->stage is the stage to be judged. Refusing rules change nothing and are not for kn_rewrite. */
+int kn_rules_refuse(kn_rw *rw, kn_ref n, uint64_t groups);
 
 #endif

@@ -78,7 +78,7 @@ static void test_programs(void) {
     expect("ir cli_bad.kn", 1, "line 2, column 6: RESHAPE");
     expect("ir cli_bad.kn --json", 1, "\"error\": \"line 2");
     expect("ir cli_loop.kn", 0, "STORE");
-    expect("ir cli_loop.kn --verify", 1, "store-target");
+    expect("ir cli_loop.kn --verify", 1, "verify.store_target_STORE");
     expect("eval cli_a.kn", 1, "PARAM slot 0 has no input");
     expect("eval cli_a.kn --fill seq", 0, "f32[2,1]\n[[6.0],\n [15.0]]");
     expect("eval cli_a.kn --fill seq --device INTERP", 0, "f32[2,1]\n[[6.0],\n [15.0]]");

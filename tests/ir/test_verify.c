@@ -21,49 +21,50 @@ static void test_stages(void) {
     static const char tensor[] = OUT "%r = REDUCE {op=ADD, axes=(0)} (MUL (DETACH %a) 2.0:f32)\n%p = PAD %r [1] [3]\n";
     expect(tensor, KN_STAGE_ANY, NULL);
     expect(tensor, KN_STAGE_TENSOR, NULL);
-    expect(tensor, KN_STAGE_RANGEIFY, "op-of-stage");
+    expect(tensor, KN_STAGE_RANGEIFY, "verify.gone_");
     expect(OUT "%x = SINK (STORE %o (NEG %a))", KN_STAGE_CALLIFY, NULL);
-    expect(OUT "%x = SINK (STORE %o (RESHAPE (RESHAPE %a [8, 8]) [64]))", KN_STAGE_RANGEIFY, "no-movement");
-    expect(LOOP "%x = NEG (CAST {f32} %i)", KN_STAGE_TENSOR, "no-loops-yet");
-    expect(OUT "%x = LOAD %a %o (CMPLT %a 1.0:f32)", KN_STAGE_TENSOR, "no-gates-yet");
+    expect(OUT "%x = SINK (STORE %o (RESHAPE (RESHAPE %a [8, 8]) [64]))", KN_STAGE_RANGEIFY, "verify.movement_RESHAPE");
+    expect(LOOP "%x = NEG (CAST {f32} %i)", KN_STAGE_TENSOR, "verify.tensor_loop");
+    expect(OUT "%x = LOAD %a %o (CMPLT %a 1.0:f32)", KN_STAGE_TENSOR, "verify.tensor_gate");
     expect("%1 = SINK (HOLE)", KN_STAGE_ANY, NULL);
-    expect("%1 = SINK (HOLE)", KN_STAGE_TENSOR, "op-of-stage");
+    expect("%1 = SINK (HOLE)", KN_STAGE_TENSOR, "verify.hole");
 }
 
 static void test_memory(void) {
-    expect(OUT "%x = SINK (STORE (NEG %o) %a)", KN_STAGE_ANY, "store-target");
+    expect(OUT "%x = SINK (STORE (NEG %o) %a)", KN_STAGE_ANY, "verify.store_target_STORE");
     expect(OUT "%x = SINK (STORE (AFTER (RESHAPE %o [8, 8]) (STORE %o %a)) 1.0:f32)", KN_STAGE_TENSOR, NULL);
     expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_TENSOR, NULL);
-    expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_CALLIFY, "stateless");
+    expect("%b = BUFFER {slot=1, size=4}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_CALLIFY, "verify.stateless");
     expect("%b = BUFFER {slot=1, size=4, space=REG}\n%x = SINK (STORE %b 1.0:f32)", KN_STAGE_EXPAND, NULL);
     expect(LOOP "%x = SINK (END (STORE (INDEX %o %i) (LOAD (NEG (INDEX %a %i)))) %i)", KN_STAGE_RANGEIFY,
-           "load-source");
+           "verify.load_source");
 }
 
 static void test_loops(void) {
     expect(COPY "%e = END %s %i\n%x = SINK %e", KN_STAGE_RANGEIFY, NULL);
-    expect(COPY "%x = SINK %s", KN_STAGE_RANGEIFY, "loops-closed");
+    expect(COPY "%x = SINK %s", KN_STAGE_RANGEIFY, "verify.loops_closed");
     static const char sum[] = LOOP "%v = REDUCE {op=ADD} (LOAD (INDEX %a %i)) %i\n%x = SINK (STORE (INDEX %o 0) %v)";
     expect(sum, KN_STAGE_RANGEIFY, NULL);
-    expect(sum, KN_STAGE_EXPAND, "expanded");
+    expect(sum, KN_STAGE_EXPAND, "verify.expanded");
     static const char upcast[] =
         OUT "%i = RANGE {id=0, type=UPCAST} 64\n%x = SINK (END (STORE (INDEX %o %i) 1.0:f32) %i)";
     expect(upcast, KN_STAGE_OPTIMIZE, NULL);
-    expect(upcast, KN_STAGE_SELECT, "expanded");
+    expect(upcast, KN_STAGE_SELECT, "verify.upcast");
     expect(OUT "%i = RANGE {id=0, type=UPCAST, rank=1} 64\n%x = SINK (STORE (INDEX %o %i) 1.0:f32)", KN_STAGE_SELECT,
            NULL);
-    expect("%i = RANGE {id=0, type=LOOP} 4611686018427387904\n%x = MUL %i 4", KN_STAGE_ANY, "index-overflow");
+    expect("%i = RANGE {id=0, type=LOOP} 4611686018427387904\n%x = MUL %i 4", KN_STAGE_ANY,
+           "verify.index_overflow_MUL");
     expect("%n = PARAM {slot=0, dtype=index} []\n%x = MUL %n 4", KN_STAGE_ANY, NULL);
 }
 
 static void test_linear(void) {
     expect(COPY "%e = END %s %i\n%x = LINEAR %o %a %i %v %s %e", KN_STAGE_LINEARIZE, NULL);
-    expect(COPY "%e = END %s %i\n%x = LINEAR %i %s %v %e", KN_STAGE_LINEARIZE, "linear-order");
-    expect(COPY "%e = END %s %i\n%x = LINEAR %i %v %e %s", KN_STAGE_LINEARIZE, "linear-order");
-    expect(COPY "%e = END %s %i\n%x = LINEAR %i %v %s", KN_STAGE_LINEARIZE, "linear-nesting");
-    expect(COPY "%e = END %s %i\n%w = NEG %v\n%x = LINEAR %i %v %s %e %w", KN_STAGE_LINEARIZE, "linear-nesting");
+    expect(COPY "%e = END %s %i\n%x = LINEAR %i %s %v %e", KN_STAGE_LINEARIZE, "verify.linear_order");
+    expect(COPY "%e = END %s %i\n%x = LINEAR %i %v %e %s", KN_STAGE_LINEARIZE, "verify.linear_order");
+    expect(COPY "%e = END %s %i\n%x = LINEAR %i %v %s", KN_STAGE_LINEARIZE, "verify.linear_nest");
+    expect(COPY "%e = END %s %i\n%w = NEG %v\n%x = LINEAR %i %v %s %e %w", KN_STAGE_LINEARIZE, "verify.linear_nest");
     expect(COPY "%j = RANGE {id=1, type=LOOP} 4\n%e = END %s %i\n%d = END %e %j\n%x = LINEAR %i %j %v %s %e %d",
-           KN_STAGE_LINEARIZE, "linear-nesting");
+           KN_STAGE_LINEARIZE, "verify.linear_nest");
     expect(COPY "%j = RANGE {id=1, type=LOOP} 4\n%e = END %s %i\n%d = END %e %j\n%x = LINEAR %j %i %v %s %e %d",
            KN_STAGE_LINEARIZE, NULL);
     /* a schedule: bodies are kernels with PARAMs of their own */
@@ -71,8 +72,9 @@ static void test_linear(void) {
            "%e = END %s %i\n%k = SINK %e\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o) (CALL %k %o %b)",
            KN_STAGE_RANGEIFY, NULL);
     expect(COPY "%k = SINK %s\n%b = BUFFER {slot=1, size=64}\n%x = LINEAR (CALL %k %b %o)", KN_STAGE_RANGEIFY,
-           "loops-closed");
-    expect(COPY "%e = END %s %i\n%k = SINK %e\n%x = LINEAR (CALL %k 1.0:f32 %o)", KN_STAGE_RANGEIFY, "call-args");
+           "verify.loops_closed");
+    expect(COPY "%e = END %s %i\n%k = SINK %e\n%x = LINEAR (CALL %k 1.0:f32 %o)", KN_STAGE_RANGEIFY,
+           "verify.call_args");
 }
 
 static void test_names(void) {

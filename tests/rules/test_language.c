@@ -56,6 +56,18 @@ static void bad_rules_are_refused(void) {
     refused("group g\nrule a (TUPLE x) => (TUPLE 3)\n", "nothing tells the dtype of a constant");
     refused("group g\nrule a (MUL x c:const) @exact => (MUL x {c + 1})\n", "must be an integer");
     refused("rule a (NEG x) => x\n", "stands before any group");
+    refused("group g\nrule a (NEG x) => refuse \"no\"\n", "rule a: no `bad` program violates it");
+    refused("group g\nrule a (NEG x) in render => refuse \"no\"\nbad select \"%1 = NEG 1.0:f32\"\n",
+            "rule a does not hold at select");
+    refused("group g\nrule a (NEG x) in rendr => refuse \"no\"\n", "no stage is called rendr");
+    refused("group g\nrule a (NEG x) in render..plan => refuse \"no\"\n", "render comes after plan");
+    refused("group g\nrule a (NEG x) in plan => x\n", "only rules that refuse stand under stages");
+    refused("group g\nrule a (NEG x) @int => refuse \"no\"\n", "it keeps no value");
+    refused("group g\nrule a (NEG x) => x\nbad any \"%1 = NEG 1.0:f32\"\n", "rule a refuses nothing");
+    refused("group g\nrule a (NEG x) => x\nrule b (SIN x) => refuse \"no\"\nbad any \"%1 = SIN 1.0:f32\"\n",
+            "a group either rewrites or refuses");
+    refused("group g\nrule a (NEG x) => refuse \"no\"\nbad any \"%1 = NEG 1.0:f32\"\n"
+            "rule b (NEG (NEG x)) => refuse \"never\"\nbad any \"%1 = NEG 1.0:f32\"\n", "rule b can never fire");
     refused("group g\nrule a (NEG x => x\n", "bad.rules:2: error: expected");
     refused("group g\nrule a (NEG \"x) => x\n", "a text is not closed");
 }
