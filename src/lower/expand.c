@@ -60,6 +60,35 @@ static kn_ref as_loop(kl_grow *e, kn_ref range) {
     return kg_make(e->g, KN_OP_RANGE, 0, kg_intern_words(e->g, w, KN_RANGE_WORDS), &bound, 1);
 }
 
+static bool surely_in_bounds(const kn_graph *g, kn_ref at) {
+    return kg_op(g, at) == KN_OP_INDEX && kg_nsrc(g, at) == 2 && kg_min(g, kg_at(g, at, 1)) >= 0 &&
+           kg_max(g, kg_at(g, at, 1)) < kg_numel(g, kg_at(g, at, 0));
+}
+
+/* x, with loads that could leave their buffer kept inside the loop: it may not run at all. */
+static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
+    kn_graph *g = e->g;
+    bool      again = kg_op(g, kg_at(g, loop, 0)) != KN_OP_CONST;
+    while (again && x) { /* one by one: a load may stand in the address of another */
+        kn_ref  *order;
+        uint32_t n;
+        again = false;
+        if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(kg_fault(g)), 0;
+        for (uint32_t i = 0; i < n && !again; i++) {
+            kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, src[3];
+            if (kg_op(g, l) != KN_OP_LOAD || kg_op(g, at) != KN_OP_INDEX || kg_depends(g, l, loop)) continue;
+            if (surely_in_bounds(g, at)) continue;
+            memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src);
+            src[0] = kg_index(g, kg_after(g, kg_at(g, at, 0), &loop, 1), kg_src(g, at) + 1, (int)kg_nsrc(g, at) - 1);
+            kn_ref now = kg_with_src(g, l, src, kg_nsrc(g, l));
+            x          = now ? kg_substitute(g, x, &l, &now, 1) : 0;
+            again      = true;
+        }
+        kn_free(kg_alloc(g), order, n * sizeof *order);
+    }
+    return x;
+}
+
 static kn_ref over_lanes(kl_grow *e, int op, kn_ref x, const int64_t *axis, int n) {
     int64_t        keep[KN_MAX_RANK];
     int            rank, m = 0;
@@ -105,6 +134,7 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
             loop[nloop++] = r;
         }
     }
+    for (int k = 0; k < nloop && x; k++) x = keep_inside(e, x, loop[k]);
     if (!x) return 0;
     if (!nloop) return over_lanes(e, op, unrolled(e, op, 0, x, unroll, nunroll), lane, nlane);
 
@@ -131,7 +161,10 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
     kn_ref body = next ? kg_store(g, kg_reshape(g, kg_after(g, reg, deps, nloop + 1), shape, rank), next, 0) : 0;
     for (int k = nloop; k-- > 0 && body;) body = kg_end(g, body, &loop[k], 1);
     if (!body) return 0;
-    return over_lanes(e, op, kg_load(g, kg_reshape(g, kg_after(g, reg, &body, 1), shape, rank)), lane, nlane);
+    bool may_not_run = false; /* a loop without iterations asks for nothing in it, the initial value neither */
+    for (int k = 0; k < nloop; k++) may_not_run |= kg_op(g, kg_at(g, loop[k], 0)) != KN_OP_CONST;
+    kn_ref done = may_not_run ? kg_after(g, reg, (kn_ref[]){init, body}, 2) : kg_after(g, reg, &body, 1);
+    return over_lanes(e, op, kg_load(g, kg_reshape(g, done, shape, rank)), lane, nlane);
 }
 
 /* The loops around the one that the prefix runs along: where its accumulator is set anew. */

@@ -5,6 +5,7 @@
  * neither fits. */
 #include "lower/gates.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_TERMS = 16 };
@@ -121,7 +122,7 @@ static kn_ref conjunction(kn_graph *g, const kl_conds *conds, int without) {
 }
 
 /* Loads in x that depend on r, gated by `gate`. */
-static kn_ref gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate) {
+kn_ref kl_gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate) {
     kn_ref  *order, *from = NULL, *to = NULL;
     uint32_t n;
     size_t   fc = 0, tc = 0;
@@ -147,41 +148,134 @@ static kn_ref gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate) {
     return x;
 }
 
-/* a < r or r < b with a constant other side: narrows [*lo, *hi). */
-static bool narrow_bounds(const kn_graph *g, kn_ref c, kn_ref r, int64_t *lo, int64_t *hi) {
+typedef struct kl_limits { /* lo <= r < hi, as values; 0: no such limit */
+    kn_ref lo, hi;
+} kl_limits;
+
+static kn_ref tighter(kn_graph *g, int op, kn_ref a, kn_ref b) { /* MAX or MIN, where the bounds do not tell */
+    if (!a) return b;
+    if (op == KN_OP_MAX ? kg_min(g, a) >= kg_max(g, b) : kg_max(g, a) <= kg_min(g, b)) return a;
+    if (op == KN_OP_MAX ? kg_min(g, b) >= kg_max(g, a) : kg_max(g, b) <= kg_min(g, a)) return b;
+    return kg_op2(g, op, a, b);
+}
+
+/* A comparison that bounds r by what does not depend on it, from one side: narrows the limits. */
+static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, kl_limits *l) {
     kn_ref    inner = unwrap_not(g, c), cmp = inner ? inner : c;
     kn_affine a, b;
     if (kg_op(g, cmp) != KN_OP_CMPLT || kg_dtype(g, kg_at(g, cmp, 0)) != KN_INDEX) return false;
     if (!kg_affine(g, kg_at(g, cmp, 0), &a) || !kg_affine(g, kg_at(g, cmp, 1), &b)) return false;
-    if (a.n + b.n != 1 || (a.n ? a.atom[0] : b.atom[0]) != r) return false;
-    int64_t k = a.n ? a.coef[0] : b.coef[0];
-    if (k != 1) return false;
-    int64_t bound = a.n ? b.base - a.base : a.base - b.base; /* r < bound, or bound < r */
-    if (a.n != 0 && !inner) *hi = KN_MIN(*hi, bound);      /* r < bound */
-    else if (a.n != 0) *lo = KN_MAX(*lo, bound);           /* not: bound <= r */
-    else if (!inner) *lo = KN_MAX(*lo, bound + 1);         /* bound < r */
-    else *hi = KN_MIN(*hi, bound + 1);                     /* not: r <= bound */
+    int64_t  k = kn_affine_coef(&b, r) - kn_affine_coef(&a, r); /* b - a = k r + rest */
+    kn_affine rest = {.n = 0};
+    if (k != 1 && k != -1) return false;
+    int64_t sign = -k; /* rest of the same side as r's limit */
+    if (a.base == INT64_MIN || !kn_add_ok(b.base, -a.base, &rest.base) || rest.base <= INT64_MIN + 1) return false;
+    rest.base = rest.base * sign + (k == 1); /* r > -rest, or r < rest; under a NOT r <= -rest, or r >= rest */
+    for (int side = 0; side < 2; side++) {
+        const kn_affine *f = side ? &a : &b;
+        for (int t = 0; t < f->n; t++) {
+            if (f->atom[t] == r) continue;
+            if (!moving || kg_depends(g, f->atom[t], r) || rest.n == KN_AFFINE_MAX) return false;
+            int at = 0;
+            while (at < rest.n && rest.atom[at] != f->atom[t]) at++;
+            if (at == rest.n) rest.atom[rest.n] = f->atom[t], rest.coef[rest.n++] = 0;
+            int64_t add = side ? -sign : sign, more;
+            if (!kn_mul_ok(f->coef[t], add, &more) || !kn_add_ok(rest.coef[at], more, &rest.coef[at])) return false;
+        }
+    }
+    kn_affine kept = {.base = rest.base};
+    for (int t = 0; t < rest.n; t++)
+        if (rest.coef[t]) kept.atom[kept.n] = rest.atom[t], kept.coef[kept.n++] = rest.coef[t];
+    kn_ref limit = kg_from_affine(g, &kept);
+    if (!limit) return false;
+    if ((k == -1) != (inner != 0)) l->hi = tighter(g, KN_OP_MIN, l->hi, limit);
+    else l->lo = tighter(g, KN_OP_MAX, l->lo, limit);
     return true;
 }
 
-/* The sum without range k, or with ranges[k] replaced. */
-static kn_ref close_rest(kn_graph *g, kn_ref n, kn_ref x, uint32_t k, kn_ref other) {
-    kn_ref   src[KN_MAX_RANK * 2];
-    uint32_t m = 0;
-    src[m++]   = x;
+/* The sum of x over its ranges but the k-th, which is `at` now, over `fresh` if that is given; bounds read from it. */
+static kn_ref close_rest(kn_graph *g, kn_ref n, kn_ref x, uint32_t k, kn_ref at, kn_ref fresh) {
+    kn_ref   src[KN_MAX_RANK * 2], r = kg_at(g, n, k);
+    uint32_t m = 1;
+    src[0]     = kg_substitute(g, x, &r, &at, 1);
     for (uint32_t i = 1; i < kg_nsrc(g, n); i++) {
-        if (i == k && !other) continue;
-        src[m++] = i == k ? other : kg_at(g, n, i);
+        if (i == k && !fresh) continue;
+        src[m++] = i == k ? fresh : kg_substitute(g, kg_at(g, n, i), &r, &at, 1);
     }
-    return m == 1 ? x : kg_with_src(g, n, src, m);
+    return m == 1 || !src[0] ? src[0] : kg_with_src(g, n, src, m);
+}
+
+enum { SHORT = 8 }; /* iterations: such loops are unrolled, and their gates fold there */
+
+static kn_ref negated(kn_graph *g, kn_ref x) { return kg_op2(g, KN_OP_MUL, x, kg_idx(g, -1)); }
+
+/* The limits that conditions set on the sum's k-th range, and those conditions gone. False: none that changes it. */
+static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, kl_limits *l, kl_conds *met) {
+    kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
+    bool   moving = kg_max(g, bound) > SHORT;
+    *l            = (kl_limits){0, bound};
+    for (int i = conds->n; i-- > 0;) {
+        kl_limits with = *l;
+        if (!kg_depends(g, conds->c[i], r) || !narrow(g, conds->c[i], r, moving, &with)) continue;
+        bool inside = false; /* the limit is read in a loop of the sum further in */
+        for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++)
+            inside |= (with.lo && kg_depends(g, with.lo, kg_at(g, n, s))) || kg_depends(g, with.hi, kg_at(g, n, s));
+        if (inside) continue;
+        met->c[met->n++] = conds->c[i];
+        conds->c[i]      = conds->c[--conds->n];
+        *l               = with;
+    }
+    if (l->lo && kg_max(g, l->lo) <= 0) l->lo = 0;
+    if (l->lo && kg_min(g, l->lo) < 0) l->lo = kg_op2(g, KN_OP_MAX, l->lo, kg_idx(g, 0));
+    return met->n > 0;
+}
+
+/* x where the conditions hold anyway: loads in it need not look at them. */
+static kn_ref drop_gates(kn_graph *g, kn_ref x, const kl_conds *met) {
+    kn_ref  *order;
+    uint32_t n;
+    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(kg_fault(g)), 0;
+    for (uint32_t i = 0; i < n && x; i++) {
+        kl_conds own = {.n = 0};
+        kn_ref   l   = order[i];
+        int      was;
+        if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 3 || !collect(g, kg_at(g, l, 2), &own)) continue;
+        was = own.n;
+        for (int k = own.n; k-- > 0;)
+            for (int m = 0; m < met->n; m++)
+                if (own.c[k] == met->c[m]) {
+                    own.c[k] = own.c[--own.n];
+                    break;
+                }
+        if (own.n == was) continue;
+        kn_ref all = conjunction(g, &own, -1), at = kg_at(g, l, 0);
+        kn_ref now = all ? kg_load_gated(g, at, kg_at(g, l, 1), all) : kg_load(g, at);
+        x          = now ? kg_substitute(g, x, &l, &now, 1) : 0;
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return x;
+}
+
+/* The same for other ops: x is their identity unless the conjunction holds. */
+static bool split_identity(kn_graph *g, kn_ref x, kn_ref none, kl_conds *conds, kn_ref *rest) {
+    if (kg_op(g, x) != KN_OP_WHERE) return false;
+    kn_ref c = kg_at(g, x, 0), a = kg_at(g, x, 1), b = kg_at(g, x, 2);
+    *rest = b == none ? a : b;
+    return (a == none || b == none) && collect(g, b == none ? c : negate(g, c), conds);
 }
 
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
     kn_graph *g     = rw->g;
     kl_conds  conds = {.n = 0};
-    kn_ref    rest, value;
-    if (kg_nsrc(g, n) < 2 || kg_nsrc(g, n) > KN_MAX_RANK || !split_gate(g, kg_at(g, n, 0), &conds, &rest)) return 0;
-    kn_ref zero = kg_int(g, kg_dtype(g, n), 0);
+    kl_limits limits;
+    int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, n);
+    kn_scalar id = kn_identity(op, dt);
+    kn_ref    rest, value,
+        zero = kn_is_float(dt) ? kg_float(g, dt, id.f) : kg_make(g, KN_OP_CONST, dt, (uint64_t)id.i, NULL, 0);
+    if (kg_is_prefix(g, n) || kg_nsrc(g, n) < 2 || kg_nsrc(g, n) > KN_MAX_RANK) return 0;
+    if (op == KN_OP_ADD ? !split_gate(g, kg_at(g, n, 0), &conds, &rest)
+                        : !split_identity(g, kg_at(g, n, 0), zero, &conds, &rest))
+        return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
         kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
         for (int i = 0; i < conds.n; i++) {
@@ -189,24 +283,53 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
             kn_ref in   = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), value),
                                  kg_op2(g, KN_OP_CMPLT, value, bound));
             kn_ref more = conjunction(g, &conds, i), gate = more ? kg_op2(g, KN_OP_AND, in, more) : in;
-            kn_ref x    = gate_loads(g, rest, r, gate);
+            kn_ref x    = kl_gate_loads(g, rest, r, gate);
             if (x) x = kg_op3(g, KN_OP_WHERE, gate, x, zero);
-            return x ? close_rest(g, n, kg_substitute(g, x, &r, &value, 1), k, 0) : 0;
+            return x ? close_rest(g, n, x, k, value, 0) : 0;
         }
-        if (kg_op(g, bound) != KN_OP_CONST) continue;
-        int64_t lo = 0, hi = kg_const_int(g, bound), was = hi;
-        for (int i = conds.n; i-- > 0;) {
-            if (!narrow_bounds(g, conds.c[i], r, &lo, &hi)) continue;
-            conds.c[i] = conds.c[--conds.n];
-        }
-        if (lo == 0 && hi == was) continue;
-        if (lo >= hi) return zero;
+        kl_conds met = {.n = 0};
+        if (!narrow_range(g, n, &conds, k, &limits, &met)) continue;
+        if (!(rest = drop_gates(g, rest, &met))) return 0;
+        kn_ref lo = limits.lo, hi = limits.hi, size = lo ? kg_op2(g, KN_OP_ADD, hi, negated(g, lo)) : hi;
+        if (kg_max(g, size) <= 0) return zero;
         kn_ref all   = conjunction(g, &conds, -1);
-        kn_ref fresh =
-            kg_range(g, kg_idx(g, hi - lo), kg_field(g, r, KN_F_RANGE_id), (int)kg_field(g, r, KN_F_RANGE_type));
-        kn_ref at    = lo ? kg_op2(g, KN_OP_ADD, fresh, kg_idx(g, lo)) : fresh;
+        kn_ref fresh = kg_range(g, size, kg_field(g, r, KN_F_RANGE_id), (int)kg_field(g, r, KN_F_RANGE_type));
+        kn_ref at    = lo ? kg_op2(g, KN_OP_ADD, fresh, lo) : fresh;
         kn_ref x     = all ? kg_op3(g, KN_OP_WHERE, all, rest, zero) : rest;
-        return close_rest(g, n, kg_substitute(g, x, &r, &at, 1), k, fresh);
+        return close_rest(g, n, x, k, at, fresh);
+    }
+    return 0;
+}
+
+/* Whole numbers up to here, and their sums, are exact. */
+static double exact_to(int dt) {
+    switch (dt) {
+    case KN_F64: return 9007199254740992.0;
+    case KN_F32: return 16777216.0;
+    case KN_F16: return 2048;
+    case KN_BF16: return 256;
+    default: return 0;
+    }
+}
+
+/* A sum over a range that its terms do not see is a product; of floats only where every partial sum is exact. */
+kn_ref kl_count(kn_rw *rw, kn_ref n) {
+    kn_graph *g  = rw->g;
+    kn_ref    x  = kg_at(g, n, 0);
+    int       dt = kg_dtype(g, n);
+    if (kg_is_prefix(g, n) || kg_nsrc(g, n) > KN_MAX_RANK || dt == KN_BOOL) return 0;
+    for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
+        kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
+        bool   seen = kg_depends(g, x, r);
+        for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++) seen |= kg_depends(g, kg_at(g, kg_at(g, n, s), 0), r);
+        if (seen) continue;
+        if (kn_is_float(dt)) {
+            double c = kg_op(g, x) == KN_OP_CONST ? kg_const_float(g, x) : 0.5;
+            if (kg_nsrc(g, n) != 2 || c != trunc(c)) return 0;
+            if (fabs(c) * (double)KN_MAX(kg_max(g, bound), 0) > exact_to(dt)) return 0;
+        }
+        if (kg_min(g, bound) < 0) bound = kg_op2(g, KN_OP_MAX, bound, kg_idx(g, 0));
+        return close_rest(g, n, kg_op2(g, KN_OP_MUL, x, kg_cast(g, bound, dt)), k, kg_idx(g, 0), 0);
     }
     return 0;
 }
@@ -227,11 +350,11 @@ static bool copy_loop(kn_graph *g, kl_loops *l, kn_ref r, int64_t id, int type) 
     return l->to[l->n++] != 0;
 }
 
-static int64_t top_id(const kn_graph *g, kn_ref end, kn_ref sum) {
-    int64_t top = 0;
-    for (uint32_t k = 1; k < kg_nsrc(g, end); k++) top = KN_MAX(top, kg_field(g, kg_at(g, end, k), KN_F_RANGE_id));
-    for (uint32_t k = 1; k < kg_nsrc(g, sum); k++) top = KN_MAX(top, kg_field(g, kg_at(g, sum, k), KN_F_RANGE_id));
-    return top;
+int64_t kl_fresh_id(const kn_graph *g) {
+    int64_t top = -1;
+    for (kn_ref n = 1; n < kg_count(g); n++)
+        if (kg_op(g, n) == KN_OP_RANGE) top = KN_MAX(top, kg_field(g, n, KN_F_RANGE_id));
+    return top + 1;
 }
 
 /* The loops l (all but v, outermost) around: set p[v] to 0 for all v; then for each i: p[e] += x where e is in range.
@@ -242,7 +365,7 @@ static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref 
     kl_loops fill = {.n = 0}, carry = {.n = 0};
     kn_ref   outer[MAX_LOOPS], zero = kg_int(g, kg_dtype(g, sum), 0), bound = kg_at(g, v, 0);
     int      nouter = 0;
-    int64_t  id     = top_id(g, end, sum) + 1;
+    int64_t  id     = kl_fresh_id(g);
     for (uint32_t k = 1; k < kg_nsrc(g, end); k++)
         if (kg_at(g, end, k) != v) outer[nouter++] = kg_at(g, end, k);
     if (!copy_loop(g, &fill, v, id++, KN_AXIS_LOOP)) return 0;
@@ -253,7 +376,7 @@ static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref 
         fill.to, 1);
     kn_ref gate    = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), e), kg_op2(g, KN_OP_CMPLT, e, bound));
     if (more) gate = kg_op2(g, KN_OP_AND, gate, more);
-    kn_ref x    = gate_loads(g, rest, v, gate), deps[MAX_LOOPS * 2 + 1] = {cleared};
+    kn_ref x    = kl_gate_loads(g, rest, v, gate), deps[MAX_LOOPS * 2 + 1] = {cleared};
     int     nd   = 1;
     for (int i = 0; i < carry.n; i++) deps[nd++] = carry.to[i];
     for (int i = 0; i < nouter; i++) deps[nd++] = outer[i];

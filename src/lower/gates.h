@@ -1,15 +1,23 @@
-/* gates.h - the C rule of gates.rules. */
+/* gates.h - the C rules of gates.rules. */
 #ifndef KN_GATES_H
 #define KN_GATES_H
 
 #include "rewrite/rewrite.h"
 
 /* REDUCE{ADD}(x, r, ...) where x is zero unless a condition on r holds: r == e becomes e itself, a <= r < b shifts and
- * shortens the loop. A product with a 0/1 factor counts as such a condition, so an infinity or NaN that the factor
- * would have turned into NaN is not seen any more, as with a gather. */
+ * shortens the loop, to bounds that may depend on loops around it. A product with a 0/1 factor counts as such a
+ * condition, so an infinity or NaN that the factor would have turned into NaN is not seen any more, as with a gather. */
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n);
-
+/* REDUCE{ADD} over a range that its terms do not depend on: a product. */
+kn_ref kl_count(kn_rw *rw, kn_ref n);
 /* END(STORE(p[.. v ..], REDUCE{ADD}(x, i))), with x zero unless v == e(i): p is set to zero, then e(i) collects x. */
 kn_ref kl_scatter(kn_rw *rw, kn_ref n);
+/* END(body, .. i ..) with sums that have one term more at each i: a prefix along i (scan.c). */
+kn_ref kl_scan(kn_rw *rw, kn_ref n);
+
+/* Loads in x that depend on r, gated by `gate`. */
+kn_ref  kl_gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate);
+/* An id that no range of the graph has. */
+int64_t kl_fresh_id(const kn_graph *g);
 
 #endif

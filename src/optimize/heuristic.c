@@ -163,6 +163,13 @@ static bool fills_stage(const kn_graph *g, kn_ref end) {
     return kg_op(g, body) == KN_OP_STORE && kg_space(g, kg_at(g, body, 0)) == KN_LOCAL;
 }
 
+/* Lanes or rows of a tile would differ in the bound of a loop, or a prefix runs along the loop. */
+static bool stays_loop(const kn_nest *nest, int origin) {
+    bool bounds = nest->origin[origin].scanned;
+    for (int o = 0; o < nest->norigin; o++) bounds |= nest->origin[o].on >> origin & 1;
+    return bounds;
+}
+
 /* Lanes for an END beside the main tile: its last loop, where everything in it walks by one or stands still. */
 static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
     int last = -1;
@@ -245,7 +252,7 @@ static void find_tile(ko_view *v) {
 }
 
 static bool may_be_lane(const ko_view *v, int o) {
-    return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2;
+    return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2 && !stays_loop(v->nest, o);
 }
 
 /* The output origin with the fewest accesses, or -1: the reductions' own. */

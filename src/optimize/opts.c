@@ -139,7 +139,8 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
         if (nest->loop[i].type == KN_AXIS_THREAD) return "the kernel has a THREAD loop already";
     if (nest->nloop + 1 > KN_MAX_NEST) return "too many loops";
     bool whole = o->arg == l->extent && o->top;
-    if (l->whole && o->top && !whole) return "the loop's length is not known";
+    bool unrolls = ko_is_lane(o->target) || o->target == KN_AXIS_UNROLL;
+    if (l->whole && o->top && (!whole || unrolls)) return "the loop's length is not known";
     bool bounds = false;
     for (int i = 0; i < nest->norigin; i++) bounds |= nest->origin[i].on >> l->origin & 1;
     bool left = l->whole ? !whole : l->extent % o->arg != 0;
