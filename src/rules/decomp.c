@@ -1,58 +1,94 @@
-/* decomp.c - exp2 and log2 of f32 by range reduction and a polynomial, in ops that every vector unit has.
- *
- * Both are within about 2 units in the last place over the whole range; infinities, NaN, zeros and subnormal numbers
- * come out as libm has them. */
+/* decomp.c - exp2 and log2, f32 and f64, by range reduction and a polynomial. Infinities, NaN, zeros and subnormal
+ * numbers come out as libm has them. */
 #include "rules/decomp.h"
 
 #include <math.h>
 
 typedef kn_ref R;
 
-static R f32(kn_graph *g, double v) { return kg_float(g, KN_F32, v); }
-static R i32(kn_graph *g, int64_t v) { return kg_int(g, KN_I32, v); }
-
-/* c[0] + c[1] x + ...: Horner's scheme, fused. */
-static R polynomial(kn_graph *g, R x, const double *c, int n) {
-    R sum = f32(g, c[n - 1]);
-    for (int i = n - 1; i-- > 0;) sum = kg_op3(g, KN_OP_MULACC, sum, x, f32(g, c[i]));
-    return sum;
+static R constant(kn_graph *g, R like, double v) {
+    return kg_float(g, kg_dtype(g, like), v);
 }
 
-/* 2 to the integer n, |n| < 127, by its bits. */
-static R power_of_two(kn_graph *g, R n) {
-    return kg_bitcast(g, kg_op2(g, KN_OP_SHL, kg_op2(g, KN_OP_ADD, n, i32(g, 127)), i32(g, 23)), KN_F32);
+/* What differs between the widths. */
+typedef struct decomp_width {
+    int     itype, mbits, bias;
+    int64_t root;  /* the bits of sqrt(1/2) */
+    double  lift;  /* brings subnormal numbers up: 2^mbits */
+    double  least; /* the smallest normal number */
+} decomp_width;
+
+static decomp_width width_of(const kn_graph *g, R x) {
+    if (kg_dtype(g, x) == KN_F64)
+        return (decomp_width){KN_I64, 52, 1023, INT64_C(0x3fe6a09e667f3bcd), 0x1p52, 0x1p-1022};
+    return (decomp_width){KN_I32, 23, 127, 0x3f3504f3, 0x1p23, 0x1p-126};
 }
 
-/* 2^x = 2^n 2^f with n whole and |f| <= 1/2. 2^n in two factors, so that subnormal results round once and overflow is
- * infinity. The polynomial interpolates 2^f at Chebyshev nodes: relative error 2.6e-9. */
+/* 2 to the integer n by its bits. */
+static R power_of_two(kn_graph *g, R n, int dtype) {
+    int it = kg_dtype(g, n), mbits = dtype == KN_F64 ? 52 : 23;
+    return xp_as(g, xp_shl(g, xp_add(g, n, kg_int(g, it, dtype == KN_F64 ? 1023 : 127)), kg_int(g, it, mbits)), dtype);
+}
+
+kn_ref kn_decomp_scale(kn_graph *g, kn_ref x, kn_ref n) {
+    int dt   = kg_dtype(g, x);
+    R   half = xp_shr(g, n, kg_int(g, kg_dtype(g, n), 1)), rest = xp_sub(g, n, half);
+    return xp_mul(g, xp_mul(g, x, power_of_two(g, half, dt)), power_of_two(g, rest, dt));
+}
+
+/* Minimax by Remez's algorithm, with 1 as the first coefficient: relative error 2^-28.9 and 2^-58. */
+kn_ref kn_decomp_exp2_part(kn_graph *g, kn_ref f) {
+    static const double c32[] = {
+        1, 0.693147203, 0.240226479, 0.0555033247, 0.00961843735, 0.00133988744, 0.000153533627};
+    static const double c64[] = {1,
+                                 0.6931471805599453258,
+                                 0.2402265069591013126,
+                                 0.0555041086648200832,
+                                 0.009618129107594120068,
+                                 0.001333355814677463003,
+                                 0.0001540353045711206724,
+                                 0.00001525273349311665064,
+                                 1.321543528233680422e-6,
+                                 1.017819957681580251e-7,
+                                 7.073783241791062163e-9,
+                                 4.434770502466804617e-10};
+    bool                wide  = kg_dtype(g, f) == KN_F64;
+    return xp_polynomial(g, f, wide ? c64 : c32, wide ? KN_COUNT(c64) : KN_COUNT(c32));
+}
+
+/* 2^x = 2^n 2^f with n whole and |f| <= 1/2. */
 kn_ref kn_decomp_exp2(kn_rw *rw, kn_ref node) {
-    static const double c[] = {1, 0.693147207, 0.240226509, 0.0555032723, 0.00961805668, 0.00134004282, 0.000154614447};
-    kn_graph *g = rw->g;
-    R x    = kg_op2(g, KN_OP_MIN, kg_op2(g, KN_OP_MAX, kg_at(g, node, 0), f32(g, -152)), f32(g, 130));
-    R half = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPLT, x, f32(g, 0)), f32(g, -0.5), f32(g, 0.5));
-    R n    = kg_op1(g, KN_OP_TRUNC, kg_op2(g, KN_OP_ADD, x, half));
-    R p    = polynomial(g, kg_op2(g, KN_OP_SUB, x, n), c, KN_COUNT(c));
-    R ni   = kg_cast(g, n, KN_I32), n1 = kg_op2(g, KN_OP_SHR, ni, i32(g, 1)), n2 = kg_op2(g, KN_OP_SUB, ni, n1);
-    return kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_MUL, p, power_of_two(g, n1)), power_of_two(g, n2));
+    kn_graph *g    = rw->g;
+    bool      wide = kg_dtype(g, node) == KN_F64;
+    R         x = xp_clamp(g, kg_at(g, node, 0), wide ? -1080 : -152, wide ? 1026 : 130), ni, n = xp_nearest(g, x, &ni);
+    return kn_decomp_scale(g, kn_decomp_exp2_part(g, xp_sub(g, x, n)), ni);
 }
 
-/* x = m 2^e with m = 1 + d in [sqrt(1/2), sqrt(2)). With s = d/(2 + d): ln m = 2 (s + s^3/3 + s^5/5 + ...), and since
- * 2 s = d - s d, ln m = d - s (d - r), r = 2 (s^2/3 + s^4/5 + ...): what is rounded is only the small part. */
+kn_ref kn_decomp_split(kn_graph *g, kn_ref x, kn_ref *e) {
+    decomp_width w    = width_of(g, x);
+    R            tiny = xp_lt(g, x, constant(g, x, w.least)), mbits = kg_int(g, w.itype, w.mbits);
+    R            bits = xp_as(g, xp_if(g, tiny, xp_mul(g, x, constant(g, x, w.lift)), x), w.itype);
+    R            up   = xp_shr(g, xp_sub(g, bits, kg_int(g, w.itype, w.root)), mbits);
+    *e = xp_add(g, kg_cast(g, up, kg_dtype(g, x)), xp_if(g, tiny, constant(g, x, -w.mbits), constant(g, x, 0)));
+    return xp_as(g, xp_sub(g, bits, xp_shl(g, up, mbits)), kg_dtype(g, x));
+}
+
+/* x = m 2^e, m = 1 + d. With s = d/(2 + d): ln m = 2 (s + s^3/3 + s^5/5 + ...), and since 2 s = d - s d, ln m = d -
+ * s (d - r), r = 2 (s^2/3 + s^4/5 + ...), here minimax: what is rounded is only the small part. */
 kn_ref kn_decomp_log2(kn_rw *rw, kn_ref node) {
-    static const double c[] = {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9};
-    kn_graph *g    = rw->g;
-    R         x    = kg_at(g, node, 0), zero = f32(g, 0);
-    R         tiny = kg_op2(g, KN_OP_CMPLT, x, f32(g, 0x1p-126));
-    R         bits = kg_bitcast(g, kg_op3(g, KN_OP_WHERE, tiny, kg_op2(g, KN_OP_MUL, x, f32(g, 0x1p23)), x), KN_I32);
-    R         e    = kg_op2(g, KN_OP_SHR, kg_op2(g, KN_OP_SUB, bits, i32(g, 0x3f3504f3)), i32(g, 23));
-    R         m    = kg_bitcast(g, kg_op2(g, KN_OP_SUB, bits, kg_op2(g, KN_OP_SHL, e, i32(g, 23))), KN_F32);
-    R         d = kg_op2(g, KN_OP_SUB, m, f32(g, 1)), s = kg_op2(g, KN_OP_DIV, d, kg_op2(g, KN_OP_ADD, d, f32(g, 2)));
-    R         z    = kg_op2(g, KN_OP_MUL, s, s), r = kg_op2(g, KN_OP_MUL, z, polynomial(g, z, c, KN_COUNT(c)));
-    R         ln   = kg_op2(g, KN_OP_SUB, d, kg_op2(g, KN_OP_MUL, s, kg_op2(g, KN_OP_SUB, d, r)));
-    R         ef   = kg_op2(g, KN_OP_ADD, kg_cast(g, e, KN_F32), kg_op3(g, KN_OP_WHERE, tiny, f32(g, -23), zero));
-    R         y    = kg_op3(g, KN_OP_MULACC, ln, f32(g, 1.4426950408889634), ef);
-    R         inf  = f32(g, INFINITY);
-    R         low  = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPEQ, x, zero), f32(g, -INFINITY), f32(g, NAN));
-    R         high = kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPLT, x, inf), y, inf);
-    return kg_op3(g, KN_OP_WHERE, kg_op2(g, KN_OP_CMPLT, zero, x), high, low);
+    static const double c32[] = {0.66666777, 0.399774494, 0.298744206};
+    static const double c64[] = {0.6666666666666735384, 0.3999999999940747069, 0.2857142874414508858,
+                                 0.2222219837813300908, 0.1818357518141147234, 0.1531375539872674292,
+                                 0.1479906930911785189};
+    kn_graph           *g     = rw->g;
+    bool                wide  = kg_dtype(g, node) == KN_F64;
+    R                   x = kg_at(g, node, 0), zero = constant(g, x, 0), inf = constant(g, x, INFINITY), e;
+    R                   d = xp_sub(g, kn_decomp_split(g, x, &e), constant(g, x, 1));
+    R                   s = kg_op2(g, KN_OP_DIV, d, xp_add(g, d, constant(g, x, 2))), z = xp_mul(g, s, s);
+    R                   r   = xp_mul(g, z, xp_polynomial(g, z, wide ? c64 : c32, wide ? KN_COUNT(c64) : KN_COUNT(c32)));
+    R                   ln  = xp_sub(g, d, xp_mul(g, s, xp_sub(g, d, r)));
+    R                   y   = xp_fma(g, ln, constant(g, x, 1.4426950408889634), e);
+    R                   low = xp_if(g, xp_eq(g, x, zero), constant(g, x, -INFINITY), constant(g, x, NAN));
+    R                   high = xp_if(g, xp_lt(g, x, inf), y, inf);
+    return xp_if(g, xp_lt(g, zero, x), high, low);
 }

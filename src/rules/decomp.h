@@ -1,4 +1,9 @@
-/* decomp.h - C rules of decomp.rules. */
+/* decomp.h - C rules of decomp.rules, and the small language in which they are written.
+ *
+ * What every decomposition keeps to: only ops that all vector units have (add, multiply, divide, compare, select,
+ * shift, and products of 32-bit integers); no branch and no table in memory; the bound holds whether a * b + c is
+ * rounded once or twice, so a product that must be exact has factors of few bits. docs/numerics.md states the bounds.
+ */
 #ifndef KN_DECOMP_H
 #define KN_DECOMP_H
 
@@ -6,5 +11,92 @@
 
 kn_ref kn_decomp_exp2(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_log2(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_sin(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_pow(kn_rw *rw, kn_ref n);
+
+/* ---- for the files decomp*.c ----------------------------------------------------------------------------------- */
+static inline kn_ref xp_f32(kn_graph *g, double v) {
+    return kg_float(g, KN_F32, v);
+}
+static inline kn_ref xp_i32(kn_graph *g, int64_t v) {
+    return kg_int(g, KN_I32, v);
+}
+static inline kn_ref xp_u32(kn_graph *g, int64_t v) {
+    return kg_int(g, KN_U32, v);
+}
+static inline kn_ref xp_add(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_ADD, a, b);
+}
+static inline kn_ref xp_sub(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_SUB, a, b);
+}
+static inline kn_ref xp_mul(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_MUL, a, b);
+}
+static inline kn_ref xp_fma(kn_graph *g, kn_ref a, kn_ref b, kn_ref c) {
+    return kg_op3(g, KN_OP_MULACC, a, b, c);
+}
+static inline kn_ref xp_and(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_AND, a, b);
+}
+static inline kn_ref xp_or(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_OR, a, b);
+}
+static inline kn_ref xp_xor(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_XOR, a, b);
+}
+static inline kn_ref xp_shl(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_SHL, a, b);
+}
+static inline kn_ref xp_shr(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_SHR, a, b);
+}
+static inline kn_ref xp_lt(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_CMPLT, a, b);
+}
+static inline kn_ref xp_eq(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_CMPEQ, a, b);
+}
+static inline kn_ref xp_ne(kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_op2(g, KN_OP_CMPNE, a, b);
+}
+static inline kn_ref xp_if(kn_graph *g, kn_ref p, kn_ref a, kn_ref b) {
+    return kg_op3(g, KN_OP_WHERE, p, a, b);
+}
+/* The same bits as another dtype, and with some of them kept. */
+static inline kn_ref xp_as(kn_graph *g, kn_ref x, int dtype) {
+    return kg_bitcast(g, x, dtype);
+}
+static inline kn_ref xp_keep(kn_graph *g, kn_ref x, int64_t mask) {
+    return xp_as(g, xp_and(g, xp_as(g, x, KN_U32), xp_u32(g, mask)), KN_F32);
+}
+/* Bounds let a NaN through. */
+static inline kn_ref xp_clamp(kn_graph *g, kn_ref x, double lo, double hi) {
+    int dt = kg_dtype(g, x);
+    return kg_op2(g, KN_OP_MIN, kg_op2(g, KN_OP_MAX, x, kg_float(g, dt, lo)), kg_float(g, dt, hi));
+}
+/* c[0] + c[1] x + ...: Horner's scheme, fused, in the dtype of x. */
+static inline kn_ref xp_polynomial(kn_graph *g, kn_ref x, const double *c, int n) {
+    int    dt  = kg_dtype(g, x);
+    kn_ref sum = kg_float(g, dt, c[n - 1]);
+    for (int i = n - 1; i-- > 0;) sum = xp_fma(g, sum, x, kg_float(g, dt, c[i]));
+    return sum;
+}
+/* Of an f32 or f64 x, |x| below 2^22 or 2^51: the nearest whole number, ties to even, as a float and as an integer of
+ * the same width. Adding 1.5 * 2^p leaves it in the low bits. */
+static inline kn_ref xp_nearest(kn_graph *g, kn_ref x, kn_ref *as_int) {
+    bool   wide  = kg_dtype(g, x) == KN_F64;
+    int    it    = wide ? KN_I64 : KN_I32;
+    kn_ref magic = kg_float(g, kg_dtype(g, x), wide ? 0x1.8p52 : 0x1.8p23), t = xp_add(g, x, magic);
+    *as_int = xp_sub(g, xp_as(g, t, it), kg_int(g, it, wide ? INT64_C(0x4338000000000000) : 0x4B400000));
+    return xp_sub(g, t, magic);
+}
+/* x 2^n: in two factors, so that subnormal results are rounded once and what overflows is infinity. |n| is below twice
+ * the largest exponent. */
+kn_ref kn_decomp_scale(kn_graph *g, kn_ref x, kn_ref n);
+/* 2^f for |f| <= 1/2, f32 and f64. */
+kn_ref kn_decomp_exp2_part(kn_graph *g, kn_ref f);
+/* x = m 2^e, m in [sqrt(1/2), sqrt(2)), for positive x, subnormal too: m as a float, e as a float. */
+kn_ref kn_decomp_split(kn_graph *g, kn_ref x, kn_ref *e);
 
 #endif
