@@ -314,6 +314,7 @@ KN_API kn_tensor *kn_clamp(kn_tensor *x, double lo, double hi);
 KN_API kn_tensor *kn_relu(kn_tensor *x);
 KN_API kn_tensor *kn_gelu(kn_tensor *x); /* tanh form (Hendrycks & Gimpel, 2016) */
 KN_API kn_tensor *kn_tanh(kn_tensor *x);
+KN_API kn_tensor *kn_erf(kn_tensor *x);
 KN_API kn_tensor *kn_sigmoid(kn_tensor *x);
 KN_API kn_tensor *kn_silu(kn_tensor *x);
 KN_API kn_tensor *kn_cast(kn_tensor *x, kn_dtype dtype);
@@ -683,6 +684,7 @@ static inline kn_tensor *kn_map(kn_context *kn, const char *path, kn_dtype dtype
 #define kn_relu(...) KN_HERE_(kn_relu(__VA_ARGS__))
 #define kn_gelu(...) KN_HERE_(kn_gelu(__VA_ARGS__))
 #define kn_tanh(...) KN_HERE_(kn_tanh(__VA_ARGS__))
+#define kn_erf(...) KN_HERE_(kn_erf(__VA_ARGS__))
 #define kn_sigmoid(...) KN_HERE_(kn_sigmoid(__VA_ARGS__))
 #define kn_silu(...) KN_HERE_(kn_silu(__VA_ARGS__))
 #define kn_cast(...) KN_HERE_(kn_cast(__VA_ARGS__))

@@ -1,14 +1,12 @@
 /* elementwise.c - arithmetic, comparisons, elementary functions, dtypes.
  *
  * Contract: operands are promoted here, so that the graph's elementwise ops always have sources of one dtype; shapes
- * broadcast in the graph. Elementary functions are built on EXP2, LOG2, SIN, SQRT and RECIP, in at least f32. */
+ * broadcast in the graph. Elementary functions (functions.c has most) are computed in at least f32. */
 #include "tensor/tensor.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LOG2_E 1.4426950408889634074
-#define LN_2 0.69314718055994530942
 #define HALF_PI 1.57079632679489661923
 
 /* ---- dtypes ---------------------------------------------------------------------------------------------------- */
@@ -188,26 +186,6 @@ kn_tensor *kn_clamp(kn_tensor *x, double lo, double hi) {
 
 /* ---- one operand ----------------------------------------------------------------------------------------------- */
 
-kn_ref kt_exp(const kt_call *c, kn_ref x) {
-    if (!x) return 0;
-    return kg_op1(c->g, KN_OP_EXP2, kg_op2(c->g, KN_OP_MUL, x, kt_const(c, kg_dtype(c->g, x), LOG2_E)));
-}
-
-kn_ref kt_log(const kt_call *c, kn_ref x) {
-    if (!x) return 0;
-    return kg_op2(c->g, KN_OP_MUL, kg_op1(c->g, KN_OP_LOG2, x), kt_const(c, kg_dtype(c->g, x), LN_2));
-}
-
-/* 1 / (1 + 2^(-k x)). The exponent is capped where the result is the smallest normal number, so that neither the value
- * nor its gradient meets inf * 0. */
-static kn_ref logistic(const kt_call *c, kn_ref x, double k) {
-    if (!x) return 0;
-    int    dt = kg_dtype(c->g, x);
-    kn_ref e  = kg_op2(c->g, KN_OP_MUL, x, kt_const(c, dt, -k * LOG2_E));
-    e         = kg_op1(c->g, KN_OP_EXP2, kg_op2(c->g, KN_OP_MIN, e, kt_const(c, dt, dt == KN_F64 ? 1022 : 126)));
-    return kg_op1(c->g, KN_OP_RECIP, kg_op2(c->g, KN_OP_ADD, e, kt_const(c, dt, 1)));
-}
-
 static kn_ref node_neg(const kt_call *c, kn_ref x) { return kg_op1(c->g, KN_OP_NEG, x); }
 static kn_ref node_square(const kt_call *c, kn_ref x) { return kg_op2(c->g, KN_OP_MUL, x, x); }
 static kn_ref node_sqrt(const kt_call *c, kn_ref x) { return kg_op1(c->g, KN_OP_SQRT, x); }
@@ -217,18 +195,10 @@ static kn_ref node_exp2(const kt_call *c, kn_ref x) { return kg_op1(c->g, KN_OP_
 static kn_ref node_log2(const kt_call *c, kn_ref x) { return kg_op1(c->g, KN_OP_LOG2, x); }
 static kn_ref node_sin(const kt_call *c, kn_ref x) { return kg_op1(c->g, KN_OP_SIN, x); }
 static kn_ref node_not(const kt_call *c, kn_ref x) { return kg_op1(c->g, KN_OP_NOT, x); }
-static kn_ref node_sigmoid(const kt_call *c, kn_ref x) { return logistic(c, x, 1); }
-static kn_ref node_silu(const kt_call *c, kn_ref x) { return kg_op2(c->g, KN_OP_MUL, x, logistic(c, x, 1)); }
+static kn_ref node_silu(const kt_call *c, kn_ref x) { return kg_op2(c->g, KN_OP_MUL, x, kt_sigmoid(c, x)); }
 
 static kn_ref node_cos(const kt_call *c, kn_ref x) {
     return kg_op1(c->g, KN_OP_SIN, kg_op2(c->g, KN_OP_ADD, x, kt_const(c, kg_dtype(c->g, x), HALF_PI)));
-}
-
-/* 2 sigmoid(2x) - 1 */
-static kn_ref node_tanh(const kt_call *c, kn_ref x) {
-    int    dt = kg_dtype(c->g, x);
-    kn_ref y  = kg_op2(c->g, KN_OP_MUL, logistic(c, x, 2), kt_const(c, dt, 2));
-    return kg_op2(c->g, KN_OP_SUB, y, kt_const(c, dt, 1));
 }
 
 /* 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
@@ -236,7 +206,8 @@ static kn_ref node_gelu(const kt_call *c, kn_ref x) {
     int    dt = kg_dtype(c->g, x);
     kn_ref u  = kg_op2(c->g, KN_OP_MUL, kg_op2(c->g, KN_OP_MUL, x, x), kt_const(c, dt, 0.044715));
     u         = kg_op2(c->g, KN_OP_MUL, x, kg_op2(c->g, KN_OP_ADD, u, kt_const(c, dt, 1)));
-    return kg_op2(c->g, KN_OP_MUL, x, logistic(c, u, 2 * 0.79788456080286535588));
+    u         = kg_op2(c->g, KN_OP_MUL, u, kt_const(c, dt, 2 * 0.79788456080286535588));
+    return kg_op2(c->g, KN_OP_MUL, x, kt_sigmoid(c, u));
 }
 
 static kn_ref node_abs(const kt_call *c, kn_ref x) {
@@ -306,8 +277,9 @@ kn_tensor *kn_log2(kn_tensor *x) { return unary_float("kn_log2", node_log2, x); 
 kn_tensor *kn_sin(kn_tensor *x) { return unary_float("kn_sin", node_sin, x); }
 kn_tensor *kn_cos(kn_tensor *x) { return unary_float("kn_cos", node_cos, x); }
 kn_tensor *kn_gelu(kn_tensor *x) { return unary_float("kn_gelu", node_gelu, x); }
-kn_tensor *kn_tanh(kn_tensor *x) { return unary_float("kn_tanh", node_tanh, x); }
-kn_tensor *kn_sigmoid(kn_tensor *x) { return unary_float("kn_sigmoid", node_sigmoid, x); }
+kn_tensor *kn_tanh(kn_tensor *x) { return unary_float("kn_tanh", kt_tanh, x); }
+kn_tensor *kn_erf(kn_tensor *x) { return unary_float("kn_erf", kt_erf, x); }
+kn_tensor *kn_sigmoid(kn_tensor *x) { return unary_float("kn_sigmoid", kt_sigmoid, x); }
 kn_tensor *kn_silu(kn_tensor *x) { return unary_float("kn_silu", node_silu, x); }
 
 static kn_tensor *unary_checked(const char *name, enum takes takes, unary_fn fn, kn_tensor *x) {
@@ -369,6 +341,4 @@ kn_tensor *kn_contiguous(kn_tensor *x) {
     return kt_wrap_created(c.kn, kg_load_to(c.g, n, 0, KN_GLOBAL), "kn_contiguous");
 }
 
-#undef LOG2_E
-#undef LN_2
 #undef HALF_PI

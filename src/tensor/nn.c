@@ -68,7 +68,7 @@ static shifted shift_by_max(const kt_call *c, kn_ref x, int axis) {
     shifted s;
     s.max = kg_op1(c->g, KN_OP_DETACH, kt_reduce(c, KN_OP_MAX, x, axis));
     s.z   = kg_op2(c->g, KN_OP_SUB, x, s.max);
-    s.exp = kt_exp(c, s.z);
+    s.exp = kt_exp_share(c, s.z);
     s.sum = kt_reduce(c, KN_OP_ADD, s.exp, axis);
     return s;
 }

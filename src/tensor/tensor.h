@@ -225,7 +225,11 @@ int kt_sum_dtype(int dtype);
 int kt_acc_dtype(int dtype);
 /* Tensor-level compositions on nodes; a node 0 passes through. */
 kn_ref kt_exp(const kt_call *c, kn_ref x);
+kn_ref kt_exp_share(const kt_call *c, kn_ref z);
 kn_ref kt_log(const kt_call *c, kn_ref x);
+kn_ref kt_sigmoid(const kt_call *c, kn_ref x);
+kn_ref kt_tanh(const kt_call *c, kn_ref x);
+kn_ref kt_erf(const kt_call *c, kn_ref x);
 kn_ref kt_reduce(const kt_call *c, int op, kn_ref x, int axis);          /* one axis, kept with size 1 */
 kn_ref kt_drop_axis(const kt_call *c, kn_ref x, int axis);               /* of size 1 */
 kn_ref kt_iota(const kt_call *c, int64_t n, int rank, int axis);         /* dtype index; n > 0 */

@@ -112,6 +112,7 @@ static void functions(kn_context *kn) {
         {"sigmoid", kn_sigmoid, ref_sigmoid, 1e-6},
         {"silu", kn_silu, ref_silu, 1e-6},
         {"gelu", kn_gelu, ref_gelu, 2e-6},
+        {"erf", kn_erf, erf, 1e-6},
     };
     const float at[] = {0.01f, 0.5f, 1, 1.75f, 2, 3, 7.3f, -0.25f, -1, -2.5f, -7};
     enum { N = 11, POSITIVE = 7 };

@@ -35,6 +35,7 @@ CASE(f_where, kn_where(kn_lt(x[0], x[1]), kn_mul(x[0], x[0]), x[1]))
 CASE(f_relu, kn_relu(x[0]))
 CASE(f_gelu, kn_gelu(x[0]))
 CASE(f_tanh, kn_tanh(x[0]))
+CASE(f_erf, kn_erf(x[0]))
 CASE(f_sigmoid, kn_sigmoid(x[0]))
 CASE(f_silu, kn_silu(x[0]))
 CASE(f_matmul, kn_matmul(x[0], x[1]))
@@ -85,6 +86,7 @@ static const api_case cases[] = {
     {"relu", f_relu, 1, {1}, {{7}}, -2, 2},
     {"gelu", f_gelu, 1, {1}, {{7}}, -3, 3},
     {"tanh", f_tanh, 1, {1}, {{7}}, -3, 3},
+    {"erf", f_erf, 1, {1}, {{7}}, -2, 2},
     {"sigmoid", f_sigmoid, 1, {1}, {{7}}, -3, 3},
     {"silu", f_silu, 1, {1}, {{7}}, -3, 3},
     {"matmul", f_matmul, 2, {2, 2}, {{3, 4}, {4, 2}}, -2, 2},

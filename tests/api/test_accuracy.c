@@ -1,0 +1,194 @@
+/* test_accuracy.c - how far the functions of f32 are from the truth, in units in the last place, against libm in
+ * double.
+ *
+ * Run as a test: every function over a dense sample of all f32, on the CPU. `test_api_accuracy --all NAME` takes every
+ * one of the 2^32 (the tests accuracy.NAME of `make check-full`). Infinities, NaN, and the sign of an exact zero must
+ * be right. A unit in the last place is the distance of the f32 that surround the true value; a result that overflows
+ * counts from 2^128. */
+#define _GNU_SOURCE
+#include "api.h"
+
+#include <float.h>
+
+typedef struct function {
+    const char *name;
+    kn_tensor *(*build)(kn_tensor *x);
+    double (*exact)(double x);
+    double bound;  /* units in the last place */
+    float  lo, hi; /* where it holds, of |x| if lo is positive; both 0: everywhere */
+} function;
+
+static double exact_rsqrt(double x) {
+    return 1 / sqrt(x);
+}
+static double exact_recip(double x) {
+    return 1 / x;
+}
+static double exact_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double exact_silu(double x) {
+    return x == -INFINITY ? NAN : x / (1 + exp(-x));
+}
+
+/* The tanh form, 0.5 x (1 + tanh u) = x / (1 + e^(-2 u)). */
+static double exact_gelu(double x) {
+    return x == -INFINITY ? NAN : x / (1 + exp(-2 * 0.79788456080286535588 * x * (1 + 0.044715 * x * x)));
+}
+
+static const function functions[] = {
+    {"exp2", kn_exp2, exp2, 2, 0, 0},
+    {"log2", kn_log2, log2, 2, 0, 0},
+    {"sin", kn_sin, sin, 2, 0, 0},
+    {"exp", kn_exp, exp, 4, 0, 0},
+    {"log", kn_log, log, 4, 0, 0},
+    {"sqrt", kn_sqrt, sqrt, 0.5, 0, 0},
+    {"rsqrt", kn_rsqrt, exact_rsqrt, 2, 0, 0},
+    {"recip", kn_recip, exact_recip, 0.5, 0, 0},
+    {"trunc", kn_trunc, trunc, 0, 0, 0},
+    {"tanh", kn_tanh, tanh, 4, 0, 0},
+    {"erf", kn_erf, erf, 4, 0, 0},
+    {"sigmoid", kn_sigmoid, exact_sigmoid, 4, 0, 0},
+    {"silu", kn_silu, exact_silu, 4, -87, INFINITY}, /* below, the sigmoid is subnormal */
+    /* Of the exponent's own rounding: an error of u is one of e^-2u, |u| times as large. */
+    {"gelu", kn_gelu, exact_gelu, 8, -1, INFINITY},
+    /* sin(x + pi/2), whose sum is rounded: an absolute error that grows with x */
+    {"cos", kn_cos, cos, 4, 0, 0.5},
+};
+
+static float float_of(uint32_t bits) {
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Units in the last place between y and the true value; infinity where they are not of one kind. */
+static double distance(float y, double want) {
+    if (isnan(want) || isnan(y)) return isnan(want) && isnan(y) ? 0 : INFINITY;
+    if (want == 0) return y == 0 && !signbit(y) == !signbit(want) ? 0 : INFINITY;
+    if (isinf((float)want) && isinf(y)) return (y > 0) == (want > 0) ? 0 : INFINITY;
+    if (isinf(want)) return INFINITY;
+    int e = ilogb(want) < -126 ? -126 : ilogb(want);
+    return fabs((isinf(y) ? copysign(0x1p128, (double)y) : (double)y) - want) *
+           ldexp(1, FLT_MANT_DIG - 1 - (e > 127 ? 127 : e));
+}
+
+enum { CHUNK = 1 << 18 };
+
+typedef struct worst {
+    double ulp;
+    float  at, got;
+} worst;
+
+static void look(const function *f, const float *x, const float *y, int64_t n, worst *w) {
+    for (int64_t i = 0; i < n; i++) {
+        double a = f->lo > 0 ? fabs((double)x[i]) : (double)x[i];
+        if ((f->lo != 0 || f->hi != 0) && !(a >= (double)f->lo && a <= (double)f->hi)) continue;
+        double ulp = distance(y[i], f->exact((double)x[i]));
+        if (ulp > w->ulp) *w = (worst){ulp, x[i], y[i]};
+    }
+}
+
+/* Every `stride`-th pattern of all; before them those around each power of two, zero and infinity. */
+static worst measure(kn_context *kn, const function *f, uint32_t stride) {
+    static float x[CHUNK], y[CHUNK];
+    worst        w     = {0};
+    bool         first = true;
+    kn_tensor   *in    = kn_empty(kn, KN_F32, KN_DIMS(CHUNK));
+    for (uint64_t at = 0; at < UINT64_C(1) << 32;) {
+        for (int i = 0; i < CHUNK; i++, at += stride) x[i] = float_of((uint32_t)at);
+        for (uint32_t i = 0; stride > 1 && first && i < 1 << 14;
+             i++) /* sign and exponent, and what differs by little */
+            x[i] = float_of((i >> 5 << 23) + (i & 31) - 16);
+        first       = false;
+        kn_scope *s = kn_begin(kn);
+        if (!CHECK_EQ(kn_write(in, x, sizeof x), KN_OK) || !CHECK_EQ(kn_read(f->build(in), KN_F32, y, sizeof y), KN_OK))
+            at = UINT64_C(1) << 32;
+        CHECK_EQ(kn_end(s), KN_OK);
+        look(f, x, y, CHUNK, &w);
+    }
+    if (!CHECK(w.ulp <= f->bound) || true)
+        printf("     %-8s %8.3f units in the last place, at %.9g (%a) where it gives %.9g\n", f->name, w.ulp,
+               (double)w.at, (double)w.at, (double)w.got);
+    return w;
+}
+
+static void sampled(void) {
+    kn_context *kn = api_open("CPU");
+    for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++) measure(kn, &functions[i], 1021);
+    kn_close(kn);
+}
+
+static int all_of(const char *name) {
+    kn_context *kn = api_open("CPU");
+    for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++)
+        if (!strcmp(name, functions[i].name)) measure(kn, &functions[i], 1);
+    kn_close(kn);
+    return check_result();
+}
+
+/* Kernels of f32 hold no call that is made lane by lane. */
+static void no_calls(void) {
+    static const char *const calls[] = {"_exp", "_log", "_sin", "_pow", "_trunc", "_ldexp"};
+    kn_context              *kn      = api_open("CPU");
+    kn_tensor               *x       = kn_empty(kn, KN_F32, KN_DIMS(1000));
+    for (int i = 0; i <= (int)(sizeof functions / sizeof *functions); i++) {
+        bool       pow  = i == (int)(sizeof functions / sizeof *functions);
+        char      *text = NULL;
+        size_t     size = 0;
+        FILE      *f    = open_memstream(&text, &size);
+        kn_tensor *y    = pow ? kn_pow(x, kn_add_s(x, 1)) : functions[i].build(x);
+        if (!CHECK(f != NULL)) break;
+        CHECK_EQ(kn_dump(y, "render", f), KN_OK);
+        fclose(f);
+        CHECK(strstr(text, "const f32x") != NULL);
+        for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+            char word[32];
+            snprintf(word, sizeof word, "__builtin%s", calls[k]);
+            if (!CHECK(strstr(text, word) == NULL)) printf("     %s: %s\n", pow ? "pow" : functions[i].name, word);
+        }
+        free(text);
+    }
+    kn_close(kn);
+}
+
+/* Pairs: 2^20 of random patterns, of bases near 1 with exponents that make something of them, and of small integers. */
+static void powers(void) {
+    static float x[CHUNK], y[CHUNK], z[CHUNK];
+    kn_context  *kn    = api_open("CPU");
+    kn_tensor   *in[2] = {kn_empty(kn, KN_F32, KN_DIMS(CHUNK)), kn_empty(kn, KN_F32, KN_DIMS(CHUNK))};
+    double       most  = 0;
+    uint64_t     seed  = 1;
+    for (int pass = 0; pass < 12; pass++) {
+        for (int i = 0; i < CHUNK; i++) {
+            seed     = seed * 6364136223846793005u + 1442695040888963407u;
+            double u = (double)(seed >> 40) * 0x1p-24, v = (double)(seed >> 12 & 0xfffffff) * 0x1p-27 - 1;
+            x[i] = float_of((uint32_t)(seed >> 32)), y[i] = float_of((uint32_t)(seed >> 7));
+            if (pass % 4 == 1) x[i] = (float)exp2((u - 0.5) * 250), y[i] = (float)(v * 150 / fabs(log2((double)x[i])));
+            if (pass % 4 == 2) x[i] = (float)(1 + (u - 0.5) * 1e-3), y[i] = (float)(v * 150 / fabs(log2((double)x[i])));
+            if (pass % 4 == 3) x[i] = (float)(floor(u * 64) - 32) / 4, y[i] = (float)floor(v * 40);
+        }
+        kn_scope *s = kn_begin(kn);
+        CHECK_EQ(kn_write(in[0], x, sizeof x), KN_OK);
+        CHECK_EQ(kn_write(in[1], y, sizeof y), KN_OK);
+        CHECK_EQ(kn_read(kn_pow(in[0], in[1]), KN_F32, z, sizeof z), KN_OK);
+        CHECK_EQ(kn_end(s), KN_OK);
+        int shown = 0;
+        for (int i = 0; i < CHUNK; i++) {
+            double ulp = distance(z[i], pow((double)x[i], (double)y[i]));
+            if (ulp > 2 && shown++ < 3) printf("     pow(%a, %a): %a\n", (double)x[i], (double)y[i], (double)z[i]);
+            if (ulp > most) most = ulp;
+        }
+    }
+    printf("     pow      %8.3f units in the last place\n", most);
+    CHECK(most <= 2);
+    kn_close(kn);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 2 && !strcmp(argv[1], "--all")) return all_of(argv[2]);
+    RUN(sampled);
+    RUN(powers);
+    RUN(no_calls);
+    return check_result();
+}
