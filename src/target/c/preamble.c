@@ -74,6 +74,20 @@ void kt_c_preamble(kn_str *out) {
         "\\\n"
         "    I t_ = (I)__builtin_convertvector(__builtin_convertvector((F)((I)v_ & k_), I), F) | s_; \\\n"
         "    (F)((t_ & k_) | ((I)v_ & ~k_)); })\n");
+    /* Rounded to odd: what is cut off sets the last bit, so rounding again, to a narrow float, is rounding once. */
+    kn_str_puts(
+        out,
+        "static inline f64 kn_odd_u64(u64 m) {\n"
+        "    return (f64)(m >> 53 ? (m & ~0x7ffull) | (u64)((m & 0x7ff) != 0) << 11 : m);\n"
+        "}\n"
+        "static inline f64 kn_odd_i64(i64 v) { return v < 0 ? -kn_odd_u64(0 - (u64)v) : kn_odd_u64((u64)v); }\n"
+        "static inline f64 kn_fma_odd(f32 a, f32 b, f32 c) {\n"
+        "    f64 p = (f64)a * (f64)b, s = p + (f64)c, part = s - p, lost = (p - (s - part)) + ((f64)c - part);\n"
+        "    union { f64 f; u64 u; } r = {s};\n"
+        "    if (!__builtin_isfinite(s) || lost == 0 || (r.u & 1)) return s;\n"
+        "    r.u += (lost > 0) == (s > 0) ? 1 : -1ull;\n"
+        "    return r.f;\n"
+        "}\n");
     /* Narrow floats: E exponent and M mantissa bits, round to nearest even. F8E4M3 has one NaN and no infinity. */
     kn_str_puts(
         out,

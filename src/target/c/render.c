@@ -184,7 +184,7 @@ static const char *libm_name(int op) {
 static void scalar_combine(int op, int dt, const char *a, const char *b, kn_str *s) {
     const char *t = c_value_type(dt);
     if (op == KN_OP_MAX || op == KN_OP_MIN) {
-        const char *sign = op == KN_OP_MAX ? ">" : "<";
+        const char *sign = op == KN_OP_MAX ? ">=" : "<="; /* of equals the first: 0 and -0 are */
         if (kn_is_float(dt)) kn_str_putf(s, "%s %s %s || %s != %s ? %s : %s", a, sign, b, a, a, a, b);
         else kn_str_putf(s, "%s %s %s ? %s : %s", a, sign, b, a, b);
     } else if (dt == KN_BOOL) {
@@ -206,7 +206,9 @@ static void wide_expr(kc_out *c, kn_ref n, const char *a, const char *b, const c
     case KN_OP_NOT: kn_str_putf(s, st == KN_BOOL ? "!%s" : "(%s)~%s", st == KN_BOOL ? a : t, a); return;
     case KN_OP_RECIP: kn_str_putf(s, "1 / %s", a); return;
     case KN_OP_WHERE: kn_str_putf(s, "%s ? %s : %s", a, b, p); return;
-    case KN_OP_MULACC: kn_str_putf(s, "(%s)(%s * %s + %s)", t, a, b, p); return;
+    case KN_OP_MULACC:
+        kn_str_putf(s, is_narrow(dt) ? "%.0skn_fma_odd(%s, %s, %s)" : "(%s)(%s * %s + %s)", t, a, b, p);
+        return;
     case KN_OP_MAX: case KN_OP_MIN: case KN_OP_ADD: case KN_OP_MUL: scalar_combine(op, dt, a, b, s); return;
     case KN_OP_IDIV: case KN_OP_MOD:
         if (kg_min(g, kg_at(g, n, 0)) >= 0 && kg_min(g, kg_at(g, n, 1)) > 0 && dt != KN_U64)
@@ -219,6 +221,8 @@ static void wide_expr(kc_out *c, kn_ref n, const char *a, const char *b, const c
     case KN_OP_CAST:
         if (dt == KN_BOOL) kn_str_putf(s, "%s != 0", a);
         else if (fl && !kn_is_float(dt)) kn_str_putf(s, "kn_sat_%s(%s)", t, a);
+        else if (is_narrow(dt) && !fl && kn_dsize(st) == 8) kn_str_putf(s, "kn_odd_%s(%s)", c_value_type(st), a);
+        else if (is_narrow(dt)) kn_str_putf(s, "(f64)%s", a); /* which holds it: it is rounded once */
         else kn_str_putf(s, "(%s)%s", t, a);
         return;
     case KN_OP_BITCAST:
@@ -268,8 +272,8 @@ static void vector_combine(int op, int dt, int lanes, const char *a, const char 
     if ((op == KN_OP_MAX || op == KN_OP_MIN) && dt != KN_BOOL) {
         kn_str e;
         kn_str_init(&e, s->alloc);
-        kn_str_putf(&e, kn_is_float(dt) ? "(%s %s %s) | (%s != %s)" : "%s %s %s", a, op == KN_OP_MAX ? ">" : "<", b, a,
-                    a);
+        const char *sign = op == KN_OP_MAX ? ">=" : "<=";
+        kn_str_putf(&e, kn_is_float(dt) ? "(%s %s %s) | (%s != %s)" : "%s %s %s", a, sign, b, a, a);
         choose_lanes(s, dt, lanes, kn_str_c(&e), false, a, b);
         s->failed |= e.failed;
         kn_str_free(&e);
