@@ -410,7 +410,8 @@ bool kl_decide(kl_fuse *z) {
             if (!make_stage(z, n)) return false;
             continue;
         }
-        if (c.place == KL_INLINE) z->again += c.again;
+        if (c.place == KL_INLINE && c.again > 0) /* its own part: what stands below counts when it is reached */
+            z->again += c.again * (op_ps(z, n) * (double)kg_numel(z->g, n) / info->alu);
         if (c.place == KL_ROOT) {
             if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
             continue;
