@@ -12,6 +12,7 @@
 #include "optimize/opts.h"
 #include "rewrite/rewrite.h"
 #include "rules/helpers.h"
+#include "target/target.h"
 
 /* An argument of a kernel: a PARAM of the program, or a temporary of the schedule. */
 typedef struct kl_arg {
@@ -31,8 +32,10 @@ typedef struct kl_kernel {
     int       sweeps; /* so far: calls of kl_rewrite_kernel */
     kn_opt    opts[KN_MAX_OPTS];
     int       nopts;
-    char     *source; /* Render's, 0-terminated, source_len + 1 bytes */
+    char     *source; /* Render's: text, 0-terminated, or machine code; source_len + 1 bytes */
     size_t    source_len;
+    bool      machine; /* source is machine code */
+    uint32_t  spills;  /* kt_output's */
     kd_fn     fn; /* loaded code, or NULL: interpreted */
 } kl_kernel;
 
@@ -52,6 +55,7 @@ typedef struct kl_program {
     const kn_alloc *alloc;
     kn_str           *explain; /* what was weighed, chosen and refused is written here; NULL: not asked for */
     const kn_machine *machine; /* what costs and choices rest on; outlives the program */
+    kt_choice       target;
     kn_graph       *g;    /* callified */
     kn_ref          root; /* SINK of STOREs into PARAMs */
     kl_param       *param;

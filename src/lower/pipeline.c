@@ -223,7 +223,7 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
             uint32_t text = kg_intern_str(to, k->source, k->source_len),
                      name = kg_intern_str(to, k->name, strlen(k->name));
             int64_t  w    = name;
-            kn_ref   code = kg_make(to, KN_OP_SOURCE, 0, text, NULL, 0);
+            kn_ref   code = kg_make(to, k->machine ? KN_OP_BINARY : KN_OP_SOURCE, 0, text, NULL, 0);
             src[0]        = kg_make(to, KN_OP_PROGRAM, 0, kg_intern_words(to, &w, 1), (kn_ref[]){src[0], code}, 2);
         }
         for (size_t a = 0; a < k->nargs; a++) {

@@ -1,11 +1,12 @@
 /* select.c - stage 5: what the target has in place of what it has not.
  *
- * Takes: an expanded kernel. Gives: the same with exp2 and log2 as polynomials and a * b + c contracted to MULACC; the
- * C compiler knows the rest. Tiles stay whole; the target cuts them. */
+ * Takes: an expanded kernel. Gives: the same under the target's rules: decompositions of what it lacks, a * b + c
+ * contracted to MULACC. A target with registers of its own then cuts the tiles into what they hold (kt_target.cut), as
+ * INS nodes; for the others tiles stay whole. */
 #include "lower/lower.h"
 
-#include "rules_gen.h"
-
 bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f) {
-    return kl_rewrite_kernel(p, k, KN_G_decomp | KN_G_select_c, f);
+    const kt_target *t = kt_of(&p->target);
+    if (!kl_rewrite_kernel(p, k, t->groups, f)) return false;
+    return !t->cut || t->cut(k->g, &k->root, &p->target, f) || kl_stage_fault("select", k->g, f);
 }

@@ -27,6 +27,7 @@ typedef struct kr_buffer {
 typedef struct kr_schedule {
     uint64_t        key;
     size_t          id;        /* counted up, never reused: kr_context.room[id] */
+    kt_choice       target;
     bool            interpret; /* lowered for the interpreter, not compiled */
     kn_str          opts;      /* kr_context.hand_key of who made it */
     bool            ready;     /* false: someone is at it, and only he looks at p */
@@ -62,6 +63,7 @@ struct kr_context {
     kn_config     cfg;
     kn_runtime   *shared;
     kn_str        device;
+    kt_choice     target;
     bool          interpret, idle; /* idle: NULL, which compiles kernels and calls none */
     kr_buffer    *buffer; /* ascending slots */
     size_t        nbuffer, buffer_cap, dead;

@@ -24,9 +24,10 @@ kr_context *kr_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     rt->next_slot = 1;
     kn_str_init(&rt->hand_key, rt->a);
     rt->shared    = rt->cfg.runtime ? kr_shared_take(rt->cfg.runtime) : kr_shared_new(rt->a, &rt->cfg, f);
-    if (rt->shared && !rt->device.failed) return rt;
+    if (rt->device.failed) kn_oom(f);
+    else if (rt->shared && kt_find(rt->cfg.target, &rt->target, f)) return rt;
     kr_free(rt);
-    return kn_oom(f), NULL;
+    return NULL;
 }
 
 static void drop_bytes(kr_context *rt, kr_buffer *b) {
@@ -290,6 +291,7 @@ bool kr_dump(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreal
     }
     kl_program_init(&p, rt->shared->a);
     if (!(b.out_slot = kn_zalloc(rt->a, (size_t)KN_MAX(n, 1) * sizeof *b.out_slot))) return kn_oom(f);
+    p.target      = rt->target;
     kr_dumper d   = {out, (kn_stage)want};
     p.machine     = kr_machine(rt->shared);
     kl_run    run = {.stop = (kn_stage)want, .seen = dump_stage, .user = &d,

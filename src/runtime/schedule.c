@@ -77,7 +77,7 @@ static kr_schedule *find_schedule(const kr_context *rt, const kl_program *p, uin
     *busy                = false;
     for (size_t i = 0; i < sh->nschedule; i++) {
         kr_schedule *s = sh->schedule[i];
-        if (s->key != key || s->interpret != rt->interpret || strcmp(kn_str_c(&s->opts), kn_str_c(&rt->hand_key)))
+        if (s->key != key || memcmp(&s->target, &rt->target, sizeof s->target) || s->interpret != rt->interpret || strcmp(kn_str_c(&s->opts), kn_str_c(&rt->hand_key)))
             continue;
         if (!s->ready)
             *busy = true;
@@ -115,6 +115,7 @@ static kr_schedule *claim_schedule(kr_context *rt, uint64_t key) {
     s->key       = key;
     s->id        = sh->next_id++;
     s->interpret = rt->interpret;
+    s->target    = rt->target;
     pthread_mutex_init(&s->turn, NULL);
     kn_str_init(&s->opts, sh->a);
     kn_str_puts(&s->opts, kn_str_c(&rt->hand_key));
@@ -164,6 +165,7 @@ kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
     }
     s->p         = *p;
     s->p.machine = kr_machine(sh);
+    s->p.target  = rt->target;
     ok           = build_schedule(rt, s, f);
     pthread_mutex_lock(&sh->lock);
     s->ready = ok;

@@ -1,14 +1,58 @@
-/* target.h - what a target adds: its select rules, and how it turns a LINEAR into code. */
+/* target.h - what a target adds to the pipeline: its select rules, how tiles become what it holds, and how a LINEAR
+ * turns into code. A kernel is a function void SYMBOL(void *const *bufs, const int64_t *vars, int64_t lo, int64_t hi):
+ * it runs iterations lo..hi of its THREAD loop, *chunks of them in all (1 if it has none). What is not inside that
+ * loop and writes runs where lo is 0. */
 #ifndef KN_TARGET_H
 #define KN_TARGET_H
 
-#include "dialect/uop.h"
+#include "rewrite/rewrite.h"
 
-/* C source (target/c). A kernel is void SYMBOL(void *const *bufs, const i64 *vars, i64 lo, i64 hi): it runs iterations
- * lo..hi of its THREAD loop, *chunks of them in all (1 if it has none). What is not inside that loop and writes runs
- * where lo is 0. */
-bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *chunks, kn_str *out, kn_fault *f);
-/* What kernels of one translation unit share: types and helper functions. */
+/* The build defines KN_NO_X86 where src/target/x86 is not there. */
+#if defined(__x86_64__) && !defined(_WIN32) && !defined(KN_NO_X86)
+#define KN_TARGET_X86 1
+#else
+#define KN_TARGET_X86 0
+#endif
+
+typedef struct kt_target kt_target;
+
+/* A target and what it may use. Zeroed: the C target. */
+typedef struct kt_choice {
+    const kt_target *target;
+    int              level; /* features, as the target counts them; 0: what the machine has */
+    int              regs;  /* registers of a class to use at most, 0: all; for tests of spilling */
+} kt_choice;
+
+/* Render's result: source text, or machine code. Owned by the caller, from the graph's allocator. */
+typedef struct kt_output {
+    char    *text; /* 0-terminated, size + 1 bytes; machine code: size bytes */
+    size_t   size;
+    int64_t  chunks;
+    uint32_t spills; /* of machine code: registers that were put by in an innermost loop, stores and loads */
+} kt_output;
+
+struct kt_target {
+    const char *name;
+    bool        machine; /* gives machine code, not source */
+    uint64_t    groups;  /* rules of Select */
+    /* Select, after the rules. NULL: tiles stay whole until Render. */
+    bool (*cut)(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f);
+    bool (*render)(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
+                   kn_fault *f);
+};
+
+/* "c"; "x86" where this build has it, with ":avx2" or ":avx512" and ":regs=N" behind it. NULL: the default. */
+bool kt_find(const char *name, kt_choice *out, kn_fault *f);
+/* The target of a choice: the C target if none was made. */
+const kt_target *kt_of(const kt_choice *c);
+
+/* C source (target/c): what kernels of one translation unit share, types and helper functions. */
 void kt_c_preamble(kn_str *out);
+extern const kt_target kt_c;
+#if KN_TARGET_X86
+extern const kt_target kt_x86;
+/* Reads ":avx2", ":regs=4" and so on. */
+bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f);
+#endif
 
 #endif

@@ -2,6 +2,7 @@
  *
  * Contract: kn_open probes nothing and starts nothing; what cannot work (an unknown device) is an error value on the
  * context, and every call that would need it fails with the same words. */
+#include "target/target.h"
 #include "tensor/tensor.h"
 
 #include "base/machine.h"
@@ -54,8 +55,9 @@ static bool check_names(const kn_config *cfg, kn_fault *f) {
         return kn_fail(f, KN_ERR_DEVICE, "kn_open: %s holds tensors and computes nothing: kn_map maps files", dev);
     for (int i = 0; device_names[i]; i++) found |= !strcmp(dev, device_names[i]);
     if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU, INTERP and NULL", dev);
-    if (cfg->target && strcmp(cfg->target, "c"))
-        return kn_fail(f, KN_ERR_DEVICE, "kn_open: no target \"%s\": this build has c", cfg->target);
+    kt_choice target;
+    kn_fault  why = {0};
+    if (!kt_find(cfg->target, &target, &why)) return kn_fail(f, why.code, "kn_open: %s", why.text);
     if (!known_machine(cfg->machine))
         return kn_fail(f, KN_ERR_ARG, "kn_open: no machine \"%s\": there are host, avx512, avx2, sse2 and neon",
                        cfg->machine);

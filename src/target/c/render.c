@@ -10,6 +10,8 @@
 
 #include "dialect/why.h"
 
+#include "rules_gen.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -786,7 +788,8 @@ static KN_RARE void comment(kc_out *c, kn_ref x, uint32_t *said) {
     kn_str_free(&s);
 }
 
-bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *chunks, kn_str *out, kn_fault *f) {
+static bool render_text(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *chunks, kn_str *out,
+                        kn_fault *f) {
     uint32_t      n     = kg_nsrc(g, linear);
     const kn_ref *list  = kg_src(g, linear);
     kc_out        c     = {.g = g, .s = out, .f = f, .indent = 1};
@@ -832,3 +835,20 @@ bool kt_c_render(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *
     if (out->failed) kn_oom(f);
     return !c.failed && !out->failed;
 }
+
+static bool render_c(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *choice, kt_output *out,
+                     kn_fault *f) {
+    kn_str s;
+    (void)choice;
+    kn_str_init(&s, kg_alloc(g));
+    bool ok = render_text(g, linear, symbol, &out->chunks, &s, f);
+    if (ok && !(out->text = kn_realloc(kg_alloc(g), NULL, 0, s.len + 1))) ok = kn_oom(f);
+    if (ok) {
+        memcpy(out->text, kn_str_c(&s), s.len + 1);
+        out->size = s.len;
+    }
+    kn_str_free(&s);
+    return ok;
+}
+
+const kt_target kt_c = {.name = "c", .groups = KN_G_decomp | KN_G_select_c, .render = render_c};
