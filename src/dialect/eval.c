@@ -87,6 +87,7 @@ static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
     c->numel = kg_numel(g, id);
     c->fixed = c->numel >= 0 && c->numel < INT64_MAX / 16;
     if (c->op == KN_OP_REDUCE || c->op == KN_OP_END || c->op == KN_OP_BUFFERIZE) c->loop = nd->nsrc > 1;
+    if (c->op == KN_OP_INS) c->op = (uint8_t)kg_field(g, id, KN_F_INS_op);
     if (c->op == KN_OP_RANGE) e->loops |= kg_field(g, id, KN_F_RANGE_rank) == 0;
     if (c->op == KN_OP_SPECIAL) e->loops = true, e->nspecial++;
     uint32_t *s = kn_arena_get(&e->arena, ((size_t)nd->nsrc + 1) * sizeof *s);

@@ -8,7 +8,8 @@
 enum { DT_ARG, DT_SRC0, DT_SRC1, DT_SRC2, DT_BOOL, DT_VOID, DT_INDEX, DT_U8, DT_STACK, DT_GETTUPLE };
 enum {
     SH_NIL, SH_SRC0, SH_SRC2, SH_CAST, SH_PARAM, SH_BUFFER, SH_BYTES, SH_PERMUTE, SH_SHAPE, SH_EXPAND, SH_PAD,
-    SH_SHRINK, SH_INDEX, SH_STACK, SH_COLLAPSE, SH_SLICE, SH_BITCAST, SH_REDUCE, SH_GETTUPLE, SH_RANGE, SH_BUFFERIZE
+    SH_SHRINK, SH_INDEX, SH_STACK, SH_COLLAPSE, SH_SLICE, SH_BITCAST, SH_REDUCE, SH_GETTUPLE, SH_RANGE, SH_BUFFERIZE,
+    SH_INS
 };
 static const uint8_t dtype_rule[KN_OP_COUNT] = {
 #define OP(name, lo, hi, arg, cls, dt, sh, doc) DT_##dt,
@@ -50,6 +51,7 @@ static int arg_dtype(const kn_graph *g, const kn_node *nd) {
     case KN_OP_PARAM: return (int)g->words[nd->arg][KN_F_PARAM_dtype];
     case KN_OP_BUFFER: return (int)g->words[nd->arg][KN_F_BUFFER_dtype];
     case KN_OP_SLICE: return (int)g->words[nd->arg][KN_F_SLICE_dtype];
+    case KN_OP_INS: return (int)g->words[nd->arg][KN_F_INS_dtype];
     default: return (int)nd->arg; /* CAST, BITCAST */
     }
 }
@@ -369,6 +371,12 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
     case SH_CAST: return broadcast(g, nd, src, out);
     case SH_PARAM: return dims_of(g, nd, src[0], out, true);
     case SH_BUFFER: return shape_buffer(g, nd, out);
+    case SH_INS:
+        if (w[KN_F_INS_lanes] < 0 || w[KN_F_INS_lanes] > KN_MAX_LANES || !kn_is_alu((int)w[KN_F_INS_op]))
+            return bad(g, KN_ERR_ARG, nd, "needs an elementwise op and a number of lanes that a register may hold");
+        out[0] = w[KN_F_INS_lanes] > 0;
+        out[1] = w[KN_F_INS_lanes];
+        return true;
     case SH_BYTES: {
         size_t len;
         kg_str(g, (uint32_t)nd->arg, &len);

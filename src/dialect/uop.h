@@ -72,7 +72,7 @@ typedef enum kn_axis_type {
     KN_AXIS_GROUP_REDUCE, KN_AXIS_UPCAST, KN_AXIS_REDUCE, KN_AXIS_UNROLL, KN_AXIS_COUNT
 } kn_axis_type;
 
-enum { KN_MAX_RANK = 16 };
+enum { KN_MAX_RANK = 16, KN_MAX_LANES = 64 }; /* KN_MAX_LANES: of an INS */
 
 typedef struct kn_node {
     uint8_t  op, dtype;
