@@ -36,6 +36,8 @@ typedef struct suite {
     program   **list;
     size_t      n, cap;
     int         stages; /* comparisons made */
+    const char *target;
+    kn_stage    from;   /* the first stage to compare */
 } suite;
 
 static bool agree(const program *q, const char *what) {
@@ -84,6 +86,7 @@ static bool after_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn
         printf("# after %s\n%s", kn_stage_names[stage], kn_str_c(&t));
         kn_str_free(&t);
     }
+    if (stage < w->s->from) return true;
     if (!kn_verify(g, root, stage, f)) return false;
     kn_eval_opts o = {.check = true};
     clear_outputs(q);
@@ -145,6 +148,7 @@ static void lower_program(const corpus_program *cp, void *user) {
         q->slot[k]   = (int)k < q->c.nslots ? q->c.slot[k]
                                             : (kn_array){calloc(1, bytes + 1), q->p.param[k].size, q->p.param[k].dtype};
     }
+    if (!kt_find(s->target, &q->p.target, &f)) goto fault;
     watch       w     = {s, q};
     kl_run      run   = {.seen = after_stage, .user = &w};
     kn_opt      opts[KN_MAX_OPTS];
@@ -237,13 +241,14 @@ static void free_suite(suite *s) {
 
 static suite all;
 
-static void test_stages(void) {
+static void lower_corpus(void) {
     CHECK(corpus_each(CORPUS_DIR, lower_program, &all) >= 0);
     CHECK(corpus_each(KN_TEST_SOURCE "/tests/kernels", lower_program, &all) > 0); /* with options given by hand */
     CHECK(corpus_each(EFFECTS_DIR, lower_program, &all) > 0);
     printf("     %zu programs, %d comparisons of a stage\n", all.n, all.stages);
 }
 
+static void test_stages(void) { lower_corpus(); }
 static void test_compiled(void) { run_compiled(&all); }
 
 static void fresh(uint64_t seed, int count) {
@@ -261,6 +266,11 @@ int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "--fresh")) {
         fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
     } else {
+        if (argc > 2 && !strcmp(argv[1], "--target")) {
+            all.target = argv[2];
+            all.from   = KN_STAGE_SELECT;
+            argc -= 2, argv += 2;
+        }
         if (argc > 1) all.only = argv[1];
         RUN(test_stages);
     }

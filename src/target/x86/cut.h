@@ -1,0 +1,82 @@
+/* cut.h - inside Select of x86-64: an expanded kernel of tiles becomes a graph of what registers hold.
+ *
+ * Every value of the result is a scalar, or a run of lanes that one register holds. Elementwise ops are INS nodes; LOAD,
+ * STORE, BITCAST, RANGE, END and AFTER keep their ops: of a register's worth of elements they are moves, jumps and
+ * names. BUFFER{REG} of a tile becomes one buffer a cell: an accumulator. Index values are scalar; what lies between
+ * loops is a chain of INS{iv} (range * stride + outer part), which the allocator keeps as a running sum.
+ *
+ * All values of a kernel have one number of lanes, that of its widest element, so that cells of values of different
+ * dtypes cover the same elements. What has no vector form is done lane by lane, through LOCAL memory where it must. */
+#ifndef KN_X86_CUT_H
+#define KN_X86_CUT_H
+
+#include "target/target.h"
+
+typedef struct kx_tile { /* how a shape is cut: rows of chunks */
+    int     rank, nchunk, full; /* chunks a row; how many of them are of all lanes */
+    int64_t dims[KN_MAX_RANK], rows, lanes;
+    int     rest[8]; /* widths of the others */
+} kx_tile;
+
+typedef struct kx_need {
+    kn_ref  node;
+    int64_t at;     /* cell, or element */
+    bool    vector; /* a cell's register; else an element's scalar */
+} kx_need;
+
+typedef struct kx_cut {
+    kn_graph *g;
+    kn_fault *f;
+    kn_arena  arena;
+    bool      avx512, pairs; /* pairs: two lanes may be a chunk */
+    int       lanes;
+    int       index;         /* what lanes of dtype index are held as: I32 or I64 */
+    kn_ref  **vec, **sca;    /* per node: its cells, its elements, as they are built */
+    kn_ref   *off;           /* per index: the scalar part of an address */
+    uint8_t  *mark;          /* values that are needed as values */
+    int      *depth;         /* of a RANGE */
+    size_t    size;
+    kx_need  *stack;
+    size_t    nstack, stack_cap;
+    int64_t   next_local;
+    kn_ref    root;
+} kx_cut;
+
+/* cut.c */
+void   kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t);
+int    kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk);
+int    kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk);
+/* What is built of a node already; else 0, and it is asked for: the caller comes back later. */
+kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell);
+kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element);
+/* The element of `s` that broadcasts to (row, lane) of `d`; its row. */
+int64_t kx_row_in(const kx_tile *s, const kx_tile *d, int64_t row);
+int64_t kx_element_in(const kx_tile *s, const kx_tile *d, int64_t row, int64_t lane);
+/* n as an operand of cell (row, chunk) of d: a register of lanes, or a CONST. */
+kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
+kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes);
+/* Lanes of a register by way of memory, and back. */
+bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
+kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
+bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
+/* The dtype a value of n's dtype has as lanes. */
+static inline int kx_lane_dtype(const kx_cut *c, int dt) { return dt == KN_INDEX ? c->index : dt; }
+
+/* cut_ops.c: the value ops. */
+kn_ref kx_ins(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);
+/* op has a form on lanes: dtype of the result, of the first source, and what a shift or division is by (0: not
+ * constant). */
+bool   kx_has_form(const kx_cut *c, kn_ref n);
+kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
+kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b);
+
+/* cut_memory.c */
+bool   kx_is_register(const kn_graph *g, kn_ref at);
+kn_ref kx_storage(const kn_graph *g, kn_ref n);
+bool   kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f);
+kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype);
+kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
+kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane);
+kn_ref kx_store(kx_cut *c, kn_ref n);
+
+#endif

@@ -1,0 +1,242 @@
+/* cut_memory.c - Select of x86-64: loads, stores and their addresses.
+ *
+ * An address is a buffer, a scalar and a constant: INDEX(buffer, off + c), or INDEX(buffer, off + c + 0..w-1) of a run
+ * of lanes. off is a chain over the loops, outermost first, each link prev + range * stride: the value that a pointer
+ * bump keeps. Accesses that differ by a constant share it. */
+#include "target/x86/cut.h"
+
+#include <string.h>
+
+static bool expanded(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
+}
+
+bool kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f) {
+    if (!kg_affine(g, idx, f)) return false;
+    for (int t = 0; t < f->n; t++)
+        if (!expanded(g, f->atom[t]) && kg_rank(g, f->atom[t])) return false;
+    return true;
+}
+
+kn_ref kx_storage(const kn_graph *g, kn_ref n) {
+    while (kg_op(g, n) != KN_OP_PARAM && kg_op(g, n) != KN_OP_BUFFER) n = kg_at(g, n, 0);
+    return n;
+}
+
+bool kx_is_register(const kn_graph *g, kn_ref at) {
+    kn_ref st = kx_storage(g, at);
+    return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
+}
+
+/* The storage behind `at`, after what it waits for: of an accumulator the cell's own buffer. */
+kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
+    kn_graph *g = c->g;
+    kn_ref    st = kx_storage(g, at), dep[64], x;
+    int       n = 0;
+    for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
+        for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) {
+            if (n == KN_COUNT(dep)) return kx_refuse(c, at, "waits for too much"), 0;
+            if (!(x = kx_sca(c, kg_at(g, p, k), 0))) return 0;
+            dep[n++] = x;
+        }
+    if (kx_is_register(g, st))
+        st = kg_buffer(g, kg_field(g, st, KN_F_BUFFER_slot) * 65536 + cell, w, dtype, 0, KN_REG);
+    return n ? kg_after(g, st, dep, n) : st;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------------------- */
+
+typedef struct address {
+    bool    plain;
+    kn_ref  buffer, off;         /* off: 0 none */
+    int64_t base, coef[KN_MAX_RANK];
+} address;
+
+static int depth_of(const kx_cut *c, kn_ref atom) {
+    kn_ref r[64];
+    int    m = KN_MIN(kg_ranges(c->g, atom, r, KN_COUNT(r)), KN_COUNT(r)), depth = 0;
+    for (int k = 0; k < m; k++) depth = KN_MAX(depth, c->depth[r[k]]);
+    return 2 * depth + (kg_op(c->g, atom) != KN_OP_RANGE);
+}
+
+/* The scalar part of an affine index. 0: asked for, or (with *none) there is none. */
+static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none) {
+    kn_graph *g = c->g;
+    kn_ref    atom[KN_AFFINE_MAX], off = 0;
+    int64_t   coef[KN_AFFINE_MAX];
+    int       n = 0;
+    *none = false;
+    if (c->off[idx]) return c->off[idx];
+    for (int t = 0; t < f->n; t++) {
+        if (expanded(g, f->atom[t]) || !f->coef[t]) continue;
+        if (!kx_sca(c, f->atom[t], 0)) return 0;
+        int at = n++;
+        for (; at > 0 && depth_of(c, atom[at - 1]) > depth_of(c, f->atom[t]); at--)
+            atom[at] = atom[at - 1], coef[at] = coef[at - 1];
+        atom[at] = f->atom[t];
+        coef[at] = f->coef[t];
+    }
+    *none = n == 0;
+    for (int t = 0; t < n; t++) {
+        kn_ref x = kx_sca(c, atom[t], 0);
+        if (!off && coef[t] == 1) off = x;
+        else off = kx_ins(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, coef[t]), off ? off : kg_idx(g, 0)}, 3);
+        if (!off) return 0;
+    }
+    return c->off[idx] = off;
+}
+
+static bool find_address(kx_cut *c, kn_ref at, const kx_tile *d, address *a) {
+    kn_graph *g = c->g;
+    kn_affine f;
+    memset(a, 0, sizeof *a);
+    if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2)
+        return kx_refuse(c, at, "memory must be reached through one INDEX");
+    kn_ref idx = kg_at(g, at, 1);
+    if (!(a->buffer = kx_place(c, at, 0, 0, 0))) return false;
+    a->plain = kx_plain(g, idx, &f);
+    if (!a->plain) return true;
+    bool none;
+    if (!(a->off = scalar_part(c, idx, &f, &none)) && !none) return false;
+    a->base = f.base;
+    for (int t = 0; t < f.n; t++)
+        if (expanded(g, f.atom[t]))
+            a->coef[kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - kg_field(g, f.atom[t], KN_F_RANGE_rank)] +=
+                f.coef[t];
+    return true;
+}
+
+/* Element (row, lane) of the tile, and the w - 1 behind it. 0: asked for. */
+static kn_ref element_place(kx_cut *c, const address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
+                            int w) {
+    kn_graph *g   = c->g;
+    kn_ref    idx = kg_at(g, at, 1);
+    if (!a->plain) {
+        kx_tile s;
+        kx_tile_of(c, idx, &s);
+        kn_ref x = kx_sca(c, idx, kx_element_in(&s, d, row, lane));
+        return x ? kg_index(g, a->buffer, &x, 1) : 0;
+    }
+    int64_t at_c = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
+    for (int i = d->rank - 2; i >= 0; i--) {
+        at_c += a->coef[i] * (row % d->dims[i]);
+        row /= d->dims[i];
+    }
+    kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
+    if (w > 1) x = kg_op2(g, KN_OP_ADD, x, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0));
+    return kg_index(g, a->buffer, &x, 1);
+}
+
+/* ---- loads and stores ------------------------------------------------------------------------------------------ */
+
+/* A run of lanes of the dtype can be moved as one. */
+static bool moves_whole(int dt) { return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX; }
+
+static bool masks_lanes(const kx_cut *c, int dt) { return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4; }
+
+static bool scalar_lanes(const kx_cut *c, kn_ref n) {
+    kx_tile s;
+    kx_tile_of(c, n, &s);
+    return s.lanes == 1;
+}
+
+/* Operand n for (row, lane): a scalar. */
+static kn_ref element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
+    kx_tile s;
+    kx_tile_of(c, n, &s);
+    return kx_sca(c, n, kx_element_in(&s, d, row, lane));
+}
+
+kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
+    kn_graph *g  = c->g;
+    kn_ref    at = kg_at(g, n, 0), place, alt, gate;
+    address   a;
+    if (kx_is_register(g, at)) {
+        place = kx_place(c, at, row * d->lanes + lane, 1, kg_dtype(g, n));
+        kn_ref zero = kg_idx(g, 0);
+        return place ? kg_load(g, kg_index(g, place, &zero, 1)) : 0;
+    }
+    if (!find_address(c, at, d, &a)) return 0;
+    if (!(place = element_place(c, &a, at, d, row, lane, 1))) return 0;
+    if (kg_nsrc(g, n) < 3) return kg_load(g, place);
+    if (!(gate = element_operand(c, kg_at(g, n, 2), d, row, lane))) return 0;
+    if (!(alt = element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    return kg_load_gated(g, place, alt, gate);
+}
+
+kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
+    kn_graph *g  = c->g;
+    kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
+    int       dt = kg_dtype(g, n), w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
+    address   a;
+    if (kx_is_register(g, at)) {
+        place = kx_place(c, at, row * d->lanes + from, w, kx_lane_dtype(c, dt));
+        return place ? kg_load(g, place) : 0;
+    }
+    if (!find_address(c, at, d, &a)) return 0;
+    bool still = !gate || scalar_lanes(c, gate);
+    if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || scalar_lanes(c, kg_at(g, n, 1)))) {
+        kn_ref x = kx_load_element(c, n, d, row, from);
+        return x ? kx_splat(c, x, w) : 0;
+    }
+    if (!a.plain || a.coef[d->rank - 1] != 1 || !moves_whole(dt) || (!still && !masks_lanes(c, dt))) {
+        kn_ref x[KN_MAX_LANES];
+        for (int l = 0; l < w; l++)
+            if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
+        return kx_pack(c, dt, x, w);
+    }
+    if (!(place = element_place(c, &a, at, d, row, from, w))) return 0;
+    if (!gate) return kg_load(g, place);
+    gt = still ? element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
+    if (!gt || !(alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk))) return 0;
+    return kg_load_gated(g, place, alt, gt);
+}
+
+static kn_ref store_element(kx_cut *c, kn_ref n, const address *a, const kx_tile *d, int64_t row, int64_t lane) {
+    kn_graph *g = c->g;
+    kn_ref    gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, at = kg_at(g, n, 0), x, place;
+    if (gate && !(gt = element_operand(c, gate, d, row, lane))) return 0;
+    if (!(x = element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    if (!(place = element_place(c, a, at, d, row, lane, 1))) return 0;
+    return kg_store(g, place, x, gt);
+}
+
+static kn_ref store_cell(kx_cut *c, kn_ref n, const address *a, const kx_tile *d, int64_t row, int ch) {
+    kn_graph *g = c->g;
+    kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
+    int       w = kx_chunk_width(c, d, ch), from = kx_chunk_start(c, d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
+    if (kx_is_register(g, at)) {
+        kn_ref zero = kg_idx(g, 0);
+        int    held = w > 1 ? kx_lane_dtype(c, dt) : dt;
+        if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
+        if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
+        return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
+    }
+    bool still = !gate || scalar_lanes(c, gate);
+    if (w > 1 && a->plain && a->coef[d->rank - 1] == 1 && moves_whole(dt) && (still || masks_lanes(c, dt))) {
+        if (gate && !(gt = still ? element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch))) return 0;
+        if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
+        if (!(place = element_place(c, a, at, d, row, from, w))) return 0;
+        return kg_store(g, place, x, gt);
+    }
+    kn_ref put[KN_MAX_LANES];
+    for (int l = 0; l < w; l++)
+        if (!(put[l] = store_element(c, n, a, d, row, from + l))) return 0;
+    return w > 1 ? kg_list(g, KN_OP_GROUP, put, w) : put[0];
+}
+
+kn_ref kx_store(kx_cut *c, kn_ref n) {
+    kx_tile d;
+    address a = {0};
+    kn_ref  at = kg_at(c->g, n, 0), *part;
+    kx_tile_of(c, at, &d);
+    if (!kx_is_register(c->g, at) && !find_address(c, at, &d, &a)) return 0;
+    int64_t count = d.rows * d.nchunk;
+    /* cells that are there already, while others were waited for, are kept under the target's own node */
+    if (!c->vec[n] && !(c->vec[n] = kn_arena_get(&c->arena, (size_t)(count + 1) * sizeof *part))) return kn_oom(c->f), 0;
+    part = c->vec[n];
+    if (!c->mark[n] || c->mark[n] == 1) memset(part, 0, (size_t)(count + 1) * sizeof *part), c->mark[n] = 2;
+    for (int64_t k = 0; k < count; k++)
+        if (!part[k] && !(part[k] = store_cell(c, n, &a, &d, k / d.nchunk, (int)(k % d.nchunk)))) return 0;
+    return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
+}

@@ -1,0 +1,147 @@
+/* cut_ops.c - Select of x86-64: which elementwise ops have a form on lanes, and the INS that do them.
+ *
+ * forms.def says what there is; what is put together here are ops that no single form does. */
+#include "target/x86/cut.h"
+
+#include <string.h>
+
+/* ---- forms ----------------------------------------------------------------------------------------------------- */
+
+static bool shift_form(const kx_cut *c, int op, int dt, int64_t count) {
+    int  size = kn_dsize(dt);
+    bool arithmetic = op == KN_OP_SHR && kn_dtypes[dt].kind == 'I';
+    if (size == 1 || (arithmetic && size == 8 && !c->avx512)) return false;
+    if (size == 2) return c->avx512 || (count >= 0 && count < 16);
+    return true;
+}
+
+static bool compare_form(const kx_cut *c, int op, int st) {
+    if (st == KN_BOOL) return op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
+    if (kn_is_float(st)) return kn_dsize(st) >= 4;
+    return c->avx512 || kn_dsize(st) == 4;
+}
+
+static bool cast_form(const kx_cut *c, int dt, int st) {
+    int d = kn_dsize(dt), s = kn_dsize(st);
+    if (dt == st) return true;
+    if (dt == KN_BOOL) return compare_form(c, KN_OP_CMPNE, st);
+    if (st == KN_BOOL) return c->avx512 ? d >= 4 : d == 4;
+    if ((dt == KN_F16 || dt == KN_BF16) && st == KN_F32) return dt == KN_F16;
+    if (dt == KN_F32 && (st == KN_F16 || st == KN_BF16)) return true;
+    if ((kn_is_float(dt) && d < 4) || (kn_is_float(st) && s < 4)) return false;
+    if (kn_is_float(dt) && kn_is_float(st)) return true;
+    if (kn_is_float(st)) return st == KN_F32 && dt == KN_I32;
+    if (kn_is_float(dt)) return st == KN_I32 || (c->avx512 && (st == KN_U32 || st == KN_I64 || st == KN_U64));
+    return d >= s || c->avx512; /* integers: wider by vpmov, narrower by vpmov of AVX-512 */
+}
+
+static bool form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
+    int  size = kn_dsize(dt);
+    bool fl = kn_is_float(dt);
+    if (dt == KN_INDEX) dt = c->index, size = kn_dsize(dt);
+    if (st == KN_INDEX) st = c->index;
+    if (op == KN_OP_CAST) return cast_form(c, dt, st);
+    if (op == KN_OP_BITCAST) return kn_dsize(st) == size && (!fl || size >= 4) && (!kn_is_float(st) || size >= 4);
+    if (dt == KN_BOOL && op >= KN_OP_CMPLT && kn_ops[op].cls == KN_CLS_BINARY &&
+        (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
+         op == KN_OP_CMPEQ))
+        return compare_form(c, op, st);
+    if (dt == KN_BOOL) {
+        return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
+               op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN;
+    }
+    if (fl && size < 4) return false;
+    switch (op) {
+    case KN_OP_ADD: case KN_OP_SUB: return true;
+    case KN_OP_MUL: return fl || size == 2 || size == 4 || (size == 8 && c->avx512);
+    case KN_OP_MAX: case KN_OP_MIN: return fl || size < 8 || c->avx512;
+    case KN_OP_MULACC: case KN_OP_DIV: case KN_OP_SQRT: case KN_OP_RECIP: case KN_OP_TRUNC: return fl;
+    case KN_OP_NEG: return true;
+    case KN_OP_AND: case KN_OP_OR: case KN_OP_XOR: case KN_OP_NOT: return !fl;
+    case KN_OP_SHL: case KN_OP_SHR: return shift_form(c, op, dt, by);
+    case KN_OP_IDIV: return by > 0 && !(by & (by - 1)) && shift_form(c, KN_OP_SHR, dt, 0);
+    case KN_OP_MOD: return by > 0 && !(by & (by - 1));
+    case KN_OP_THREEFRY: return c->avx512;
+    case KN_OP_WHERE: return c->avx512 ? size >= 4 : size == 4;
+    default: return false;
+    }
+}
+
+bool kx_has_form(const kx_cut *c, kn_ref n) {
+    const kn_graph *g  = c->g;
+    int             op = kg_op(g, n), dt = kg_dtype(g, n);
+    int64_t         by = -1;
+    if (op == KN_OP_LOAD) return true;
+    if (op == KN_OP_REDUCE) return form_of(c, (int)kg_field(g, n, KN_F_REDUCE_op), dt, dt, -1);
+    if (kg_nsrc(g, n) > 1 && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kn_is_int(kg_dtype(g, kg_at(g, n, 1))))
+        by = kg_const_int(g, kg_at(g, n, 1));
+    return form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), by);
+}
+
+/* ---- instructions ---------------------------------------------------------------------------------------------- */
+
+kn_ref kx_ins(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
+    int64_t w[KN_INS_WORDS] = {0, op, dtype, lanes};
+    return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
+}
+
+kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
+    return kx_ins(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
+}
+
+static kn_ref ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
+    return kx_ins(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
+}
+
+static kn_ref constant(kx_cut *c, int dt, int64_t v) { return kg_int(c->g, dt, v); }
+
+/* Threefry 2x32 on lanes of u32 (scalars: of u32 too). */
+static kn_ref threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
+    static const int rot[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+    kn_ref           word[4], k[3];
+    for (int i = 0; i < 4; i++) {
+        kn_ref s = i < 2 ? counter : key;
+        if (i & 1) s = ins2(c, KN_OP_SHR, KN_U64, lanes, s, constant(c, KN_U64, 32));
+        word[i] = kx_ins(c, KN_OP_CAST, KN_U32, lanes, &s, 1);
+    }
+    k[0] = word[2];
+    k[1] = word[3];
+    k[2] = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_XOR, KN_U32, lanes, k[0], k[1]),
+                constant(c, KN_U32, 0x1BD11BDA));
+    kn_ref x = ins2(c, KN_OP_ADD, KN_U32, lanes, word[0], k[0]), y = ins2(c, KN_OP_ADD, KN_U32, lanes, word[1], k[1]);
+    for (int group = 0; group < 5; group++) {
+        for (int i = 0; i < 4; i++) {
+            int n = rot[group & 1][i];
+            x     = ins2(c, KN_OP_ADD, KN_U32, lanes, x, y);
+            kn_ref left = ins2(c, KN_OP_SHL, KN_U32, lanes, y, constant(c, KN_U32, n)),
+                   right = ins2(c, KN_OP_SHR, KN_U32, lanes, y, constant(c, KN_U32, 32 - n));
+            y = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_OR, KN_U32, lanes, left, right), x);
+        }
+        x = ins2(c, KN_OP_ADD, KN_U32, lanes, x, k[(group + 1) % 3]);
+        y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, k[(group + 2) % 3]);
+        y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, constant(c, KN_U32, group + 1));
+    }
+    kn_ref hi = kx_ins(c, KN_OP_CAST, KN_U64, lanes, &y, 1), lo = kx_ins(c, KN_OP_CAST, KN_U64, lanes, &x, 1);
+    return ins2(c, KN_OP_OR, KN_U64, lanes, ins2(c, KN_OP_SHL, KN_U64, lanes, hi, constant(c, KN_U64, 32)), lo);
+}
+
+kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
+    kn_graph *g  = c->g;
+    int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
+    int       st = kg_dtype(g, src[0]);
+    if (op == KN_OP_BITCAST) return kg_bitcast(g, src[0], dt);
+    if (op == KN_OP_CAST && (st == dt || (!lanes && kn_dsize(st) == 8 && kn_dsize(dt) == 8 && !kn_is_float(st) &&
+                                          !kn_is_float(dt) && kg_op(g, src[0]) == KN_OP_CONST)))
+        return st == dt ? src[0] : kg_int(g, dt, kg_const_int(g, src[0]));
+    if (op == KN_OP_CAST && dt == KN_BOOL) {
+        kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
+        return ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
+    }
+    if (op == KN_OP_THREEFRY) return threefry(c, lanes, src[0], src[1]);
+    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD)) {
+        int64_t by = kg_const_int(g, src[1]);
+        if (op == KN_OP_MOD) return ins2(c, KN_OP_AND, dt, lanes, src[0], constant(c, dt, by - 1)); /* floors */
+        return ins2(c, KN_OP_SHR, dt, lanes, src[0], constant(c, dt, __builtin_ctzll((unsigned long long)by)));
+    }
+    return kx_ins(c, op, dt, lanes, src, (int)k);
+}

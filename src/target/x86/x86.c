@@ -1,0 +1,53 @@
+/* x86.c - the target x86-64: its options and its hooks. */
+#include "target/x86/x86.h"
+
+#include "rules_gen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if KN_TARGET_X86
+
+int kx_level(const kt_choice *c) {
+    if (c->level != KX_MACHINE) return c->level;
+    return __builtin_cpu_supports("avx512bw") ? KX_AVX512 : KX_AVX2;
+}
+
+static bool cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
+    int level = kx_level(c);
+    return kx_cut_kernel(g, root, level == KX_AVX512, level == KX_AVX512 ? 64 : level == KX_AVX2 ? 32 : 0, f);
+}
+
+static bool render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
+                   kn_fault *f) {
+    (void)g, (void)linear, (void)symbol, (void)c, (void)out;
+    return kn_fail(f, KN_ERR_UNSUPPORTED, "render x86");
+}
+
+const kt_target kt_x86 = {.name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = cut,
+                          .render = render};
+
+bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
+    static const struct { const char *name; int level; } levels[] = {
+        {":scalar", KX_SCALAR}, {":avx2", KX_AVX2}, {":avx512", KX_AVX512}};
+    while (*text) {
+        size_t n = 0;
+        for (int k = 0; k < KN_COUNT(levels) && !n; k++) {
+            size_t len = strlen(levels[k].name);
+            if (strncmp(text, levels[k].name, len) || (text[len] && text[len] != ':')) continue;
+            c->level = levels[k].level;
+            n        = len;
+        }
+        if (!n && !strncmp(text, ":regs=", 6)) {
+            char *end;
+            c->regs = (int)strtol(text + 6, &end, 10);
+            if (c->regs >= 4 && c->regs <= 32 && (!*end || *end == ':')) n = (size_t)(end - text);
+        }
+        if (!n)
+            return kn_fail(f, KN_ERR_ARG, "target x86%s: options are :avx2, :avx512, :scalar and :regs=4 to 32", text);
+        text += n;
+    }
+    return true;
+}
+
+#endif
