@@ -5,6 +5,7 @@
  * their results must be the same bits. `test_ir_stages NAME` runs the programs whose name contains NAME and shows every
  * stage;
  * `--fresh SEED COUNT` runs that many new programs a family. */
+#define _GNU_SOURCE
 #include "check.h"
 #include "corpus.h"
 #include "device/cc.h"
@@ -13,6 +14,9 @@
 #include "target/target.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <stdlib.h>
 
 enum { MAX_SLOTS = 64 };
@@ -36,6 +40,7 @@ typedef struct suite {
     program   **list;
     size_t      n, cap;
     int         stages; /* comparisons made */
+    size_t      spills;
     const char *target;
     kn_stage    from;   /* the first stage to compare */
 } suite;
@@ -183,10 +188,77 @@ static bool run_kernels(program *q, const kd_unit *u, int parts) {
     return true;
 }
 
+/* Kernels that are machine code, into memory that runs. */
+static void *place_code(suite *s, kd_unit *unit, size_t *bytes) {
+    size_t at = 0, n = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        static char *base;
+        if (pass) {
+            *bytes = at + 4096;
+            base   = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (!CHECK(base != MAP_FAILED)) return NULL;
+        }
+        at = n = 0;
+        for (size_t i = 0; i < s->n; i++)
+            for (size_t k = 0; s->list[i]->lowered && k < s->list[i]->p.nkernel; k++) {
+                const kl_kernel *kn = &s->list[i]->p.kernel[k];
+                at                  = (at + 63) / 64 * 64;
+                if (pass) {
+                    memcpy(base + at, kn->source, kn->source_len);
+                    memcpy(&unit[n].fn, &(char *){base + at}, sizeof unit[n].fn);
+                    s->spills += kn->spills;
+                }
+                n++;
+                at += kn->source_len;
+            }
+        if (pass && CHECK(!mprotect(base, *bytes, PROT_READ | PROT_EXEC))) return base;
+    }
+    return NULL;
+}
+
+/* Which program a kernel that does not come back belongs to. */
+static const char *running;
+static void crashed(int sig) {
+    fprintf(stderr, "%s: signal %d in a kernel\n", running, sig);
+    _exit(1);
+}
+
+static void compare_compiled(suite *s, const kd_unit *unit) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        program *q = s->list[i];
+        if (!q->lowered) continue;
+        for (int parts = 1; parts <= 2; parts++) {
+            clear_outputs(q);
+            running = q->name;
+            if (run_kernels(q, unit + n, parts)) agree(q, parts == 1 ? "compiled" : "compiled, in two parts");
+        }
+        n += q->p.nkernel;
+    }
+}
+
+static void run_machine(suite *s, size_t n) {
+    size_t   bytes = 0;
+    kd_unit *unit = calloc(n + 1, sizeof *unit);
+    void    *code = unit ? place_code(s, unit, &bytes) : NULL;
+    if (CHECK(code != NULL)) {
+        signal(SIGSEGV, crashed);
+        signal(SIGILL, crashed);
+        compare_compiled(s, unit);
+        printf("     %s: %zu kernels, %zu bytes, %zu spills in innermost loops\n", s->target, n, bytes, s->spills);
+        munmap(code, bytes);
+    }
+    free(unit);
+}
+
 static void run_compiled(suite *s) {
     size_t   n = 0;
     kn_fault f = {0};
     for (size_t i = 0; i < s->n; i++) n += s->list[i]->lowered ? s->list[i]->p.nkernel : 0;
+    if (s->target) {
+        run_machine(s, n);
+        return;
+    }
     kd_unit *unit = calloc(n + 1, sizeof *unit);
     kn_str   pre;
     kn_str_init(&pre, NULL);
@@ -207,16 +279,7 @@ static void run_compiled(suite *s) {
         CHECK(!"kernels compile");
     } else {
         printf("     %zu kernels, %llu compiled in %.1f s\n", n, (unsigned long long)compiled, kn_now() - start);
-        n = 0;
-        for (size_t i = 0; i < s->n; i++) {
-            program *q = s->list[i];
-            if (!q->lowered) continue;
-            for (int parts = 1; parts <= 2; parts++) {
-                clear_outputs(q);
-                if (run_kernels(q, unit + n, parts)) agree(q, parts == 1 ? "compiled" : "compiled, in two parts");
-            }
-            n += q->p.nkernel;
-        }
+        compare_compiled(s, unit);
     }
     kd_cc_free(cc);
     kn_str_free(&pre);

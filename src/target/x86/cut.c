@@ -99,7 +99,7 @@ kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes) {
     int dt = kx_lane_dtype(c, kg_dtype(c->g, scalar));
     if (kg_op(c->g, scalar) == KN_OP_CONST)
         return dt == kg_dtype(c->g, scalar) ? scalar : kg_int(c->g, dt, kg_const_int(c->g, scalar));
-    return kx_ins(c, KN_OP_CAST, dt, lanes, &scalar, 1);
+    return kx_node(c, KN_OP_CAST, dt, lanes, &scalar, 1);
 }
 
 kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
@@ -142,7 +142,7 @@ kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
         kn_ref i = kg_idx(c->g, l), x = scalar[l];
         if (held != dtype)
             x = kg_op(c->g, x) == KN_OP_CONST ? kg_int(c->g, held, kg_const_int(c->g, x))
-                                              : kx_ins(c, KN_OP_CAST, held, 0, &x, 1);
+                                              : kx_node(c, KN_OP_CAST, held, 0, &x, 1);
         put[l] = kg_store(c->g, kg_index(c->g, tmp, &i, 1), x, 0);
     }
     return kg_load(c->g, run_of(c, kg_after(c->g, tmp, put, w), w));
@@ -215,7 +215,7 @@ static kn_ref reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int
     for (int k = 0; k < nacc; k++) {
         kn_ref x = fold && width[k] > 1 ? fold_lanes(c, op, acc[k], width[k]) : acc[k];
         if (fold && width[k] > 1 && kg_dtype(c->g, x) != kg_dtype(c->g, n))
-            x = kx_ins(c, KN_OP_CAST, kg_dtype(c->g, n), 0, &x, 1);
+            x = kx_node(c, KN_OP_CAST, kg_dtype(c->g, n), 0, &x, 1);
         r = r ? kx_combine(c, op, kg_dtype(c->g, x), 0, r, x) : x;
     }
     return r;
@@ -263,7 +263,7 @@ static kn_ref build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     case KN_OP_RANGE:
         if (kg_field(g, n, KN_F_RANGE_axis) != d.rank - 1) return pack_elements(c, n, &d, row, ch);
         src[0] = kg_op2(g, KN_OP_ADD, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, kx_chunk_start(c, &d, ch)));
-        return kx_ins(c, KN_OP_CAST, c->index, w, src, 1);
+        return kx_node(c, KN_OP_CAST, c->index, w, src, 1);
     default: break;
     }
     if (!kn_is_alu(op) && op != KN_OP_BITCAST) return kx_refuse(c, n, "has no form"), 0;
@@ -298,7 +298,7 @@ static kn_ref build_element(kx_cut *c, kn_ref n, int64_t e) {
         if (!v) return 0;
         if (!kx_lanes(c, v, w, x) || !slots_of(c, c->sca, n, d.rows * d.lanes)) return 0;
         for (int l = 0; l < w; l++) {
-            if (kg_dtype(g, x[l]) != kg_dtype(g, n)) x[l] = kx_ins(c, KN_OP_CAST, kg_dtype(g, n), 0, &x[l], 1);
+            if (kg_dtype(g, x[l]) != kg_dtype(g, n)) x[l] = kx_node(c, KN_OP_CAST, kg_dtype(g, n), 0, &x[l], 1);
             c->sca[n][row * d.lanes + from + l] = x[l];
         }
         return x[lane - from];

@@ -63,7 +63,7 @@ bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
 static inline int kx_lane_dtype(const kx_cut *c, int dt) { return dt == KN_INDEX ? c->index : dt; }
 
 /* cut_ops.c: the value ops. */
-kn_ref kx_ins(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);
+kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);
 /* op has a form on lanes: dtype of the result, of the first source, and what a shift or division is by (0: not
  * constant). */
 bool   kx_has_form(const kx_cut *c, kn_ref n);

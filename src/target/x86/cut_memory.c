@@ -80,7 +80,7 @@ static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none)
     for (int t = 0; t < n; t++) {
         kn_ref x = kx_sca(c, atom[t], 0);
         if (!off && coef[t] == 1) off = x;
-        else off = kx_ins(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, coef[t]), off ? off : kg_idx(g, 0)}, 3);
+        else off = kx_node(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, coef[t]), off ? off : kg_idx(g, 0)}, 3);
         if (!off) return 0;
     }
     return c->off[idx] = off;

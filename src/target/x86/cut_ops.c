@@ -31,6 +31,7 @@ static bool cast_form(const kx_cut *c, int dt, int st) {
     if ((kn_is_float(dt) && d < 4) || (kn_is_float(st) && s < 4)) return false;
     if (kn_is_float(dt) && kn_is_float(st)) return true;
     if (kn_is_float(st)) return st == KN_F32 && dt == KN_I32;
+    if (kn_is_float(dt) && s < 4) return true; /* by way of i32 */
     if (kn_is_float(dt)) return st == KN_I32 || (c->avx512 && (st == KN_U32 || st == KN_I64 || st == KN_U64));
     return d >= s || c->avx512; /* integers: wider by vpmov, narrower by vpmov of AVX-512 */
 }
@@ -80,17 +81,17 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
-kn_ref kx_ins(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
+kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
     int64_t w[KN_INS_WORDS] = {0, op, dtype, lanes};
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
 }
 
 kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
-    return kx_ins(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
+    return kx_node(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
 }
 
 static kn_ref ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
-    return kx_ins(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
+    return kx_node(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
 }
 
 static kn_ref constant(kx_cut *c, int dt, int64_t v) { return kg_int(c->g, dt, v); }
@@ -102,7 +103,7 @@ static kn_ref threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
     for (int i = 0; i < 4; i++) {
         kn_ref s = i < 2 ? counter : key;
         if (i & 1) s = ins2(c, KN_OP_SHR, KN_U64, lanes, s, constant(c, KN_U64, 32));
-        word[i] = kx_ins(c, KN_OP_CAST, KN_U32, lanes, &s, 1);
+        word[i] = kx_node(c, KN_OP_CAST, KN_U32, lanes, &s, 1);
     }
     k[0] = word[2];
     k[1] = word[3];
@@ -121,7 +122,7 @@ static kn_ref threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
         y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, k[(group + 2) % 3]);
         y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, constant(c, KN_U32, group + 1));
     }
-    kn_ref hi = kx_ins(c, KN_OP_CAST, KN_U64, lanes, &y, 1), lo = kx_ins(c, KN_OP_CAST, KN_U64, lanes, &x, 1);
+    kn_ref hi = kx_node(c, KN_OP_CAST, KN_U64, lanes, &y, 1), lo = kx_node(c, KN_OP_CAST, KN_U64, lanes, &x, 1);
     return ins2(c, KN_OP_OR, KN_U64, lanes, ins2(c, KN_OP_SHL, KN_U64, lanes, hi, constant(c, KN_U64, 32)), lo);
 }
 
@@ -137,11 +138,15 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
         return ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
     }
+    if (lanes && op == KN_OP_CAST && kn_is_float(dt) && kn_is_int(st) && kn_dsize(st) < 4) {
+        kn_ref wide = kx_node(c, KN_OP_CAST, KN_I32, lanes, src, 1);
+        return kx_node(c, KN_OP_CAST, dt, lanes, &wide, 1);
+    }
     if (op == KN_OP_THREEFRY) return threefry(c, lanes, src[0], src[1]);
     if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD)) {
         int64_t by = kg_const_int(g, src[1]);
         if (op == KN_OP_MOD) return ins2(c, KN_OP_AND, dt, lanes, src[0], constant(c, dt, by - 1)); /* floors */
         return ins2(c, KN_OP_SHR, dt, lanes, src[0], constant(c, dt, __builtin_ctzll((unsigned long long)by)));
     }
-    return kx_ins(c, op, dt, lanes, src, (int)k);
+    return kx_node(c, op, dt, lanes, src, (int)k);
 }

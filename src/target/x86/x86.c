@@ -20,8 +20,8 @@ static bool cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
 
 static bool render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
                    kn_fault *f) {
-    (void)g, (void)linear, (void)symbol, (void)c, (void)out;
-    return kn_fail(f, KN_ERR_UNSUPPORTED, "render x86");
+    (void)symbol;
+    return kx_render(g, linear, c, out, f);
 }
 
 const kt_target kt_x86 = {.name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = cut,

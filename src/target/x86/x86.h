@@ -11,4 +11,7 @@ int  kx_level(const kt_choice *c);
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
+/* Render (emit.c). */
+bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *out, kn_fault *f);
+
 #endif

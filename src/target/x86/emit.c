@@ -1,0 +1,477 @@
+/* emit.c - Render of x86-64: operands, the frame, loops.
+ *
+ * Takes: a LINEAR of cut.h with its plan. Gives: position-independent bytes of a function of the System V ABI. Integers
+ * in general registers are extended to 64 bits as their dtype says; floats narrower than f32 are f32 in registers. */
+#include "target/x86/emit.h"
+
+#include "target/x86/helpers.h"
+
+#include <string.h>
+
+void kx_refused(kx_writer *e, kn_ref n, const char *what) {
+    kn_fail(e->f, KN_ERR_UNSUPPORTED, "render x86: %s of %s: %s", kn_ops[kx_op(e->g, n)].name,
+            kn_dtypes[kg_dtype(e->g, n)].name, what);
+}
+
+void kx_put(kx_writer *e, kx_ins i) { kx_emit(&e->code, &i); }
+
+/* ---- constants ------------------------------------------------------------------------------------------------- */
+
+int32_t kx_pool(kx_writer *e, const void *data, size_t size) { return kx_constant(&e->code, data, size); }
+
+uint64_t kx_lane_bits(kx_writer *e, kn_ref n, int *size) {
+    int dt = kg_dtype(e->g, n);
+    *size  = kx_held_size(e->p, dt);
+    if (dt == KN_BOOL) return kg_const_int(e->g, n) ? ~(uint64_t)0 : 0;
+    if (!kn_is_float(dt)) return (uint64_t)kg_const_int(e->g, n);
+    double   v = kg_const_float(e->g, n);
+    uint64_t u = 0;
+    float    w = (float)v;
+    if (*size == 8) memcpy(&u, &v, 8);
+    else memcpy(&u, &w, 4);
+    return u;
+}
+
+int32_t kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
+    uint8_t data[64];
+    for (int k = 0; k < bytes; k += size) memcpy(data + k, &bits, (size_t)size);
+    return kx_pool(e, data, (size_t)bytes);
+}
+
+/* ---- operands -------------------------------------------------------------------------------------------------- */
+
+static kx_value *value_of(kx_writer *e, kn_ref n) { return &e->p->value[kx_name(e->p, n)]; }
+
+static bool is_const(const kx_writer *e, kn_ref n) { return kg_op(e->g, n) == KN_OP_CONST; }
+
+static kx_ins in_frame(kx_ins i, int32_t slot) { return kx_mem(i, KX_RSP, slot); }
+
+int kx_gp(kx_writer *e, kn_ref n, int scratch) {
+    if (is_const(e, n)) {
+        kx_put(e, kx_mov_const(scratch, kg_const_int(e->g, n)));
+        return scratch;
+    }
+    kx_value *v = value_of(e, n);
+    if (v->reg >= 0) return v->reg;
+    kx_put(e, in_frame(kx_i2(KX_MOV, 8, scratch, KX_IN_MEM), v->slot));
+    return scratch;
+}
+
+kx_rm kx_gp_rm(kx_writer *e, kn_ref n, int scratch) {
+    kx_rm r = {.reg = 0};
+    if (!is_const(e, n) && value_of(e, n)->reg < 0) {
+        r.mem = true;
+        r.at  = in_frame(kx_i(KX_MOV, 8), value_of(e, n)->slot);
+        return r;
+    }
+    r.reg = kx_gp(e, n, scratch);
+    return r;
+}
+
+kx_ins kx_with(kx_ins i, const kx_rm *rm) {
+    if (!rm->mem) return i;
+    i.base      = rm->at.base;
+    i.index     = rm->at.index;
+    i.scale     = rm->at.scale;
+    i.disp      = rm->at.disp;
+    i.label     = rm->at.label;
+    i.broadcast = rm->bcast;
+    return i;
+}
+
+void kx_move_vec(kx_writer *e, int to, int from, int bytes) {
+    if (to != from) kx_put(e, kx_i2(KX_VMOVAPS, bytes, to, from));
+}
+
+/* `bytes` (4, 8, or a register's) from memory; what is above them becomes zero. */
+void kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at) {
+    kx_rm rm = {.mem = true, .at = at};
+    if (bytes == 4) kx_put(e, kx_with(kx_i2(KX_VMOVSS, 0, vec, KX_IN_MEM), &rm));
+    else if (bytes == 8) kx_put(e, kx_with(kx_i2(KX_VMOVSD, 0, vec, KX_IN_MEM), &rm));
+    else kx_put(e, kx_with(kx_i2(KX_VMOVUPS, bytes, vec, KX_IN_MEM), &rm));
+}
+
+static kx_ins at_label(int32_t label) { return kx_mem_label(kx_i(KX_VMOVUPS, 16), label, 0); }
+
+int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
+    if (is_const(e, n)) {
+        int      size;
+        uint64_t bits = kx_lane_bits(e, n, &size);
+        bool     lanes = kx_is_lanes(e->g, user);
+        if (!bits) kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, scratch, scratch, scratch)
+                                       : kx_i3(KX_VPXOR, 16, scratch, scratch, scratch));
+        else if (!lanes) kx_load_bits(e, scratch, size, at_label(kx_pool(e, &bits, (size_t)size)));
+        else if (size == 4) {
+            kx_rm rm = {.mem = true, .at = at_label(kx_pool(e, &bits, 4))};
+            kx_put(e, kx_with(kx_i2(KX_VBROADCASTSS, bytes, scratch, KX_IN_MEM), &rm));
+        } else kx_load_bits(e, scratch, bytes, at_label(kx_pool_lanes(e, bits, size, bytes)));
+        return scratch;
+    }
+    kx_value *v = value_of(e, n);
+    if (v->folded) {
+        kx_rm rm = kx_vec_rm(e, n, bytes, true, user);
+        if (rm.bcast) {
+            rm.bcast = false;
+            kx_put(e, kx_with(kx_i2(kn_dsize(kg_dtype(e->g, n)) == 8 ? bytes == 16 ? KX_VMOVDDUP_X : KX_VBROADCASTSD
+                                                                     : KX_VBROADCASTSS, bytes, scratch, KX_IN_MEM), &rm));
+        } else kx_load_bits(e, scratch, kx_is_lanes(e->g, n) ? bytes : kn_dsize(kg_dtype(e->g, n)), rm.at);
+        return scratch;
+    }
+    if (v->reg >= 0) return v->reg;
+    kx_put(e, in_frame(kx_i2(KX_VMOVUPS, KN_MAX(v->bytes, 16), scratch, KX_IN_MEM), v->slot));
+    return scratch;
+}
+
+kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
+    kx_rm r = {.mem = true};
+    if (is_const(e, n)) {
+        int      size;
+        uint64_t bits = kx_lane_bits(e, n, &size);
+        bool     lanes = kx_is_lanes(e->g, user);
+        r.bcast        = lanes && bcast && e->avx512 && size >= 4;
+        r.at = at_label(r.bcast || !lanes ? kx_pool(e, &bits, (size_t)size) : kx_pool_lanes(e, bits, size, bytes));
+        return r;
+    }
+    kx_value *v = value_of(e, n);
+    if (v->folded) {
+        kn_ref load = kg_op(e->g, n) == KN_OP_INS ? kg_at(e->g, n, 0) : n;
+        r.bcast     = load != n;
+        r.at        = kx_at_place(e, kx_i(KX_VMOVUPS, 16), kg_at(e->g, load, 0));
+        return r;
+    }
+    r.mem = v->reg < 0;
+    r.reg = r.mem ? KX_IN_MEM : v->reg;
+    if (r.mem) r.at = in_frame(kx_i(KX_VMOVUPS, 16), v->slot);
+    return r;
+}
+
+int kx_mask(kx_writer *e, kn_ref n, int scratch) {
+    if (is_const(e, n)) {
+        kx_put(e, kx_mov_const(KX_A, kg_const_int(e->g, n) ? -1 : 0));
+        kx_put(e, kx_i2(KX_KMOVW_KR, 0, scratch, KX_A));
+        return scratch;
+    }
+    kx_value *v = value_of(e, n);
+    if (v->reg >= 0) return v->reg;
+    kx_put(e, in_frame(kx_i2(KX_KMOVQ, 0, scratch, KX_IN_MEM), v->slot));
+    return scratch;
+}
+
+int kx_dst(kx_writer *e, kn_ref n) {
+    kx_value *v = value_of(e, n);
+    if (v->reg >= 0) return v->reg;
+    return v->bank == KX_BANK_GP ? KX_A : v->bank == KX_BANK_VEC ? e->v1 : KX_K1;
+}
+
+void kx_done(kx_writer *e, kn_ref n, int reg) {
+    kx_value *v = value_of(e, n);
+    if (v->reg == reg) return;
+    switch (v->bank) {
+    case KX_BANK_GP:
+        kx_put(e, v->reg >= 0 ? kx_i2(KX_MOV, 8, v->reg, reg)
+                              : in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, reg), v->slot));
+        return;
+    case KX_BANK_VEC:
+        if (v->reg >= 0) kx_move_vec(e, v->reg, reg, v->bytes);
+        else kx_put(e, in_frame(kx_i2(KX_VMOVUPS_ST, v->bytes, KX_IN_MEM, reg), v->slot));
+        return;
+    default:
+        kx_put(e, v->reg >= 0 ? kx_i2(KX_KMOVQ, 0, v->reg, reg)
+                              : in_frame(kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, reg), v->slot));
+    }
+}
+
+/* The memory operand of a place. Base and index in the frame come by way of rcx and rdx. */
+kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
+    kx_address a;
+    kx_address_of(e->g, place, &a);
+    int     size = kn_dsize(kg_dtype(e->g, a.storage)), base = KX_RSP, index = KX_NO_REG;
+    int64_t disp = a.disp * size;
+    if (kg_op(e->g, a.storage) == KN_OP_PARAM) base = kx_gp(e, a.storage, KX_C);
+    else disp += e->local[a.storage];
+    if (a.off) index = kx_gp(e, a.off, KX_D);
+    if (disp != (int32_t)disp) {
+        kx_put(e, kx_mov_const(KX_A, disp));
+        kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, KX_C, KX_IN_MEM), base, KX_A, 1, 0));
+        base = KX_C;
+        disp = 0;
+    }
+    return kx_mem_index(i, base, index, index == KX_NO_REG ? 1 : size, (int32_t)disp);
+}
+
+void kx_extend(kx_writer *e, int reg, int dt) {
+    switch (dt) {
+    case KN_I8: kx_put(e, kx_i2(KX_MOVSX8, 8, reg, reg)); return;
+    case KN_U8: kx_put(e, kx_i2(KX_MOVZX8, 4, reg, reg)); return;
+    case KN_I16: kx_put(e, kx_i2(KX_MOVSX16, 8, reg, reg)); return;
+    case KN_U16: kx_put(e, kx_i2(KX_MOVZX16, 4, reg, reg)); return;
+    case KN_I32: kx_put(e, kx_i2(KX_MOVSXD, 0, reg, reg)); return;
+    case KN_U32: kx_put(e, kx_i2(KX_MOV, 4, reg, reg)); return;
+    default: return;
+    }
+}
+
+/* ---- calls ----------------------------------------------------------------------------------------------------- */
+
+void kx_call(kx_writer *e, kx_helper h) {
+    if (!e->thunk[h]) e->thunk[h] = kx_label(&e->code);
+    kx_ins i = kx_i(KX_CALL, 0);
+    i.label  = e->thunk[h];
+    kx_put(e, i);
+}
+
+/* A helper leaves every register of the kernel as it was. */
+static void emit_thunks(kx_writer *e) {
+    static const uint8_t gp[] = {KX_RCX, KX_RDX, KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11};
+    int                  bytes = e->avx512 ? 64 : 32;
+    for (int h = 0; h < KX_HELPERS; h++) {
+        if (!e->thunk[h]) continue;
+        kx_bind(&e->code, e->thunk[h]);
+        for (int back = 0; back < 2; back++) {
+            int32_t at = e->save + 8; /* the return address lies below the frame */
+            for (int k = 0; k < KN_COUNT(gp); k++, at += 8)
+                if (k < 2 || e->p->used[KX_BANK_GP] >> gp[k] & 1)
+                    kx_put(e, kx_mem(back ? kx_i2(KX_MOV, 8, gp[k], KX_IN_MEM) : kx_i2(KX_MOV_ST, 8, KX_IN_MEM, gp[k]),
+                                     KX_RSP, at));
+            for (int k = 1; k < 8; k++, at += 8)
+                if (e->p->used[KX_BANK_MASK] >> k & 1)
+                    kx_put(e, kx_mem(back ? kx_i2(KX_KMOVQ, 0, k, KX_IN_MEM) : kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, k),
+                                     KX_RSP, at));
+            for (int k = 0; k < (e->avx512 ? 32 : 16); k++, at += bytes)
+                if (e->p->used[KX_BANK_VEC] >> k & 1)
+                    kx_put(e, kx_mem(back ? kx_i2(KX_VMOVUPS, bytes, k, KX_IN_MEM)
+                                          : kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, k), KX_RSP, at));
+            if (back) break;
+            kx_put(e, kx_mem(kx_i2(KX_LEA, 8, KX_RDI, KX_IN_MEM), KX_RSP, e->args + 8));
+            kx_put(e, kx_mov_const(KX_A, (int64_t)(intptr_t)kx_helper_fn[h]));
+            kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), 8));
+            kx_put(e, kx_i(KX_VZEROUPPER, 0));
+            kx_put(e, kx_i1(KX_CALL_R, 0, KX_A));
+            kx_put(e, kx_imm(kx_i2(KX_ADDI, 8, KX_RSP, 0), 8));
+        }
+        kx_put(e, kx_i(KX_RET, 0));
+    }
+}
+
+/* ---- loops ----------------------------------------------------------------------------------------------------- */
+
+static int loop_of_range(const kx_writer *e, kn_ref range) {
+    int l = 0;
+    while (e->p->loop[l].range != range) l++;
+    return l;
+}
+
+/* reg += v */
+static void add_const(kx_writer *e, const kx_value *v, int64_t c) {
+    kx_ins i;
+    if (c != (int32_t)c) {
+        kx_put(e, kx_mov_const(KX_A, c));
+        i = v->reg >= 0 ? kx_i2(KX_ADD, 8, v->reg, KX_A) : in_frame(kx_i2(KX_ADD_ST, 8, KX_IN_MEM, KX_A), v->slot);
+    } else {
+        i = kx_imm(v->reg >= 0 ? kx_i2(KX_ADDI, 8, v->reg, 0) : in_frame(kx_i2(KX_ADDI, 8, KX_IN_MEM, 0), v->slot), c);
+    }
+    kx_put(e, i);
+}
+
+static void compare_bound(kx_writer *e, const kx_loop *l) {
+    const kx_value *v = value_of(e, l->range);
+    kn_ref          b = kg_at(e->g, l->range, 0);
+    if (l->shared) {
+        int r = kx_gp(e, l->range, KX_A);
+        kx_put(e, in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->high));
+    } else if (is_const(e, b) && kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b)) {
+        kx_ins i = v->reg >= 0 ? kx_i2(KX_CMPI, 8, v->reg, 0) : in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), v->slot);
+        kx_put(e, kx_imm(i, kg_const_int(e->g, b)));
+    } else {
+        int   r  = kx_gp(e, l->range, KX_A);
+        kx_rm rm = kx_gp_rm(e, b, KX_D);
+        kx_put(e, kx_with(kx_i2(KX_CMP, 8, r, rm.mem ? KX_IN_MEM : rm.reg), &rm));
+    }
+}
+
+static void skip_unless_first(kx_writer *e, int32_t to) {
+    kx_put(e, kx_imm(in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), e->low), 0));
+    kx_emit_jcc(&e->code, KXCC_NE, to);
+}
+
+static void open_loop(kx_writer *e, int number) {
+    kx_plan *p = e->p;
+    kx_loop *l = &p->loop[number];
+    kn_ref   b = kg_at(e->g, l->range, 0);
+    e->top[number] = kx_label(&e->code);
+    e->out[number] = kx_label(&e->code);
+    if (l->depth == 0 && l->writes && !l->shared) skip_unless_first(e, e->out[number]);
+    int r = kx_dst(e, l->range);
+    if (l->shared) kx_put(e, in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->low));
+    else kx_put(e, kx_i2(KX_XOR, 4, r, r));
+    kx_done(e, l->range, r);
+    if (l->shared || !is_const(e, b) || kg_const_int(e->g, b) <= 0) {
+        compare_bound(e, l);
+        kx_emit_jcc(&e->code, KXCC_GE, e->out[number]);
+    }
+    for (uint32_t j = l->open; j < l->close; j++) { /* steps start */
+        kn_ref s = p->list[j];
+        if (!p->value[s].step || !p->value[s].needed || kg_at(e->g, s, 0) != l->range) continue;
+        kn_ref  prev = kg_at(e->g, s, 2);
+        int64_t c    = kg_const_int(e->g, kg_at(e->g, s, 1));
+        int     d    = kx_dst(e, s);
+        if (!l->shared) {
+            if (is_const(e, prev) && !kg_const_int(e->g, prev)) kx_put(e, kx_i2(KX_XOR, 4, d, d));
+            else {
+                int q = kx_gp(e, prev, d);
+                if (q != d) kx_put(e, kx_i2(KX_MOV, 8, d, q));
+            }
+        } else {
+            if (c == (int32_t)c) kx_put(e, kx_imm(in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->low), c));
+            else {
+                kx_put(e, kx_mov_const(KX_A, c));
+                kx_put(e, in_frame(kx_i2(KX_IMUL, 8, KX_A, KX_IN_MEM), e->low));
+            }
+            if (!is_const(e, prev) || kg_const_int(e->g, prev)) {
+                kx_rm rm = kx_gp_rm(e, prev, KX_D);
+                kx_put(e, kx_with(kx_i2(KX_ADD, 8, KX_A, rm.mem ? KX_IN_MEM : rm.reg), &rm));
+            }
+            d = KX_A;
+        }
+        kx_done(e, s, d);
+    }
+    if (l->inner) kx_align(&e->code, 32);
+    kx_bind(&e->code, e->top[number]);
+}
+
+static void close_loop(kx_writer *e, int number) {
+    kx_plan *p = e->p;
+    kx_loop *l = &p->loop[number];
+    for (uint32_t j = l->open; j < l->close; j++) {
+        kn_ref s = p->list[j];
+        if (p->value[s].step && p->value[s].needed && kg_at(e->g, s, 0) == l->range)
+            add_const(e, value_of(e, s), kg_const_int(e->g, kg_at(e->g, s, 1)));
+    }
+    add_const(e, value_of(e, l->range), 1);
+    compare_bound(e, l);
+    kx_emit_jcc(&e->code, KXCC_L, e->top[number]);
+    kx_bind(&e->code, e->out[number]);
+}
+
+/* ---- the function ---------------------------------------------------------------------------------------------- */
+
+static void emit_value(kx_writer *e, kn_ref n) {
+    int op = kg_op(e->g, n);
+    if (op == KN_OP_LOAD) kx_emit_load(e, n);
+    else if (op == KN_OP_BITCAST) kx_emit_bits(e, n);
+    else if (op != KN_OP_INS) kx_refused(e, n, "is no instruction");
+    else if (kx_is_lanes(e->g, n)) kx_emit_lanes(e, n);
+    else if (kn_is_float(kg_dtype(e->g, n))) kx_emit_real(e, n);
+    else kx_emit_integer(e, n);
+}
+
+static void emit_node(kx_writer *e, uint32_t at) {
+    kn_ref    n  = e->p->list[at];
+    kx_value *v  = &e->p->value[n];
+    int       op = kg_op(e->g, n);
+    if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
+    if (op == KN_OP_RANGE) open_loop(e, loop_of_range(e, n));
+    else if (op == KN_OP_END) close_loop(e, loop_of_range(e, kg_at(e->g, n, 1)));
+    else if (op == KN_OP_STORE) {
+        bool    guard = e->p->loop_of[at] < 0 && kg_space(e->g, kg_at(e->g, n, 0)) == KN_GLOBAL;
+        int32_t past  = guard ? kx_label(&e->code) : 0;
+        if (guard) skip_unless_first(e, past);
+        kx_emit_store(e, n);
+        if (guard) kx_bind(&e->code, past);
+    } else if (op != KN_OP_LOAD || v->same != kx_root_of(e->g, kg_at(e->g, n, 0))) emit_value(e, n);
+}
+
+static bool lay_frame(kx_writer *e) {
+    kx_plan *p = e->p;
+    int64_t  at = p->frame;
+    if (!(e->local = kn_zalloc(kg_alloc(e->g), p->size * sizeof *e->local))) return kn_oom(e->f);
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x  = p->list[i];
+        int    op = kx_op(e->g, x), dt = kg_dtype(e->g, x);
+        e->calls |= dt == KN_F8E4M3 || dt == KN_F8E5M2 || op == KN_OP_SIN || op == KN_OP_POW || op == KN_OP_EXP2 ||
+                    op == KN_OP_LOG2;
+        if (kg_op(e->g, x) != KN_OP_BUFFER || kg_field(e->g, x, KN_F_BUFFER_space) != KN_LOCAL) continue;
+        at          = (at + 63) / 64 * 64;
+        e->local[x] = (int32_t)at;
+        at += kg_field(e->g, x, KN_F_BUFFER_size) * kn_dsize(dt);
+        if (at > 1 << 24) return kn_fail(e->f, KN_ERR_UNSUPPORTED, "render x86: LOCAL buffers are too large");
+    }
+    at      = (at + 15) / 16 * 16;
+    e->args = (int32_t)at;
+    e->low  = (int32_t)at + 16;
+    e->high = (int32_t)at + 24;
+    e->save = (int32_t)at + 48; /* +32: the stack pointer of before */
+    p->frame = (int32_t)at + 48 + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
+    p->frame = (p->frame + 63) / 64 * 64;
+    return true;
+}
+
+static const uint8_t kept[] = {KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
+
+static void prologue(kx_writer *e) {
+    kx_plan *p = e->p;
+    for (int k = 0; k < KN_COUNT(kept); k++)
+        if (p->used[KX_BANK_GP] >> kept[k] & 1) kx_put(e, kx_i1(KX_PUSH, 0, kept[k]));
+    kx_put(e, kx_i2(KX_MOV, 8, KX_R11, KX_RSP));
+    if (p->frame > 4096) { /* pages of the stack are touched in order */
+        int32_t top = kx_label(&e->code);
+        kx_put(e, kx_mov_const(KX_A, p->frame / 4096));
+        kx_bind(&e->code, top);
+        kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), 4096));
+        kx_put(e, kx_mem(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_A), KX_RSP, 0));
+        kx_put(e, kx_i1(KX_DEC, 8, KX_A));
+        kx_emit_jcc(&e->code, KXCC_NE, top);
+    }
+    kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), p->frame % 4096 + (p->frame > 4096 ? 0 : p->frame / 4096 * 4096)));
+    kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_RSP, 0), -64));
+    kx_put(e, in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 32));
+    kx_put(e, in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDX), e->low));
+    kx_put(e, in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
+    kx_put(e, kx_i2(KX_MOV, 8, KX_C, KX_RDI));
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        if (kg_op(e->g, x) != KN_OP_PARAM || !p->value[x].needed) continue;
+        int d = kx_dst(e, x);
+        kx_put(e, kx_mem(kx_i2(KX_MOV, 8, d, KX_IN_MEM), KX_C, (int32_t)(8 * kg_field(e->g, x, KN_F_PARAM_slot))));
+        kx_done(e, x, d);
+    }
+}
+
+static void epilogue(kx_writer *e) {
+    kx_put(e, kx_i(KX_VZEROUPPER, 0));
+    kx_put(e, in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 32));
+    for (int k = KN_COUNT(kept); k-- > 0;)
+        if (e->p->used[KX_BANK_GP] >> kept[k] & 1) kx_put(e, kx_i1(KX_POP, 0, kept[k]));
+    kx_put(e, kx_i(KX_RET, 0));
+}
+
+bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *out, kn_fault *f) {
+    kx_plan p;
+    kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = kx_level(c) == KX_AVX512};
+    if (!kx_plan_make(&p, g, linear, c, f)) return false;
+    kx_code_init(&e.code, kg_alloc(g), e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2, f);
+    e.v0    = p.scratch[0];
+    e.v1    = p.scratch[1];
+    e.v2    = p.scratch[2];
+    e.v3    = p.scratch[3];
+    bool ok = lay_frame(&e);
+    if (ok) {
+        prologue(&e);
+        for (uint32_t i = 0; i < p.n && !f->code; i++) emit_node(&e, i);
+        epilogue(&e);
+        emit_thunks(&e);
+        ok = !f->code && kx_code_end(&e.code);
+    }
+    for (int l = 0; ok && l < p.nloop; l++)
+        if (p.loop[l].shared) out->chunks = kg_max(g, kg_at(g, p.loop[l].range, 0));
+    if (ok && !(out->text = kn_zalloc(kg_alloc(g), e.code.len + 1))) ok = kn_oom(f);
+    if (ok) {
+        memcpy(out->text, e.code.bytes, e.code.len);
+        out->size   = e.code.len;
+        out->spills = p.spills;
+    }
+    kx_code_free(&e.code);
+    kn_free(kg_alloc(g), e.local, p.size * sizeof *e.local);
+    kx_plan_free(&p);
+    return ok;
+}

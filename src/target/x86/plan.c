@@ -1,0 +1,536 @@
+/* plan.c - registers of x86-64: what is a value, how long it lives, and which register it gets.
+ *
+ * Linear scan over the list: intervals by start, a free register if there is one, else the value of the least weight
+ * (uses, times eight for each loop around them, by length) goes to the frame. A second round keeps registers for the
+ * way to and from the frame, so that kernels that fit have the whole file. */
+#include "target/x86/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what nodes are -------------------------------------------------------------------------------------------- */
+
+bool kx_is_lanes(const kn_graph *g, kn_ref n) {
+    if (kg_op(g, n) == KN_OP_BUFFER) return kg_numel(g, n) > 1;
+    return kg_rank(g, n) > 0;
+}
+
+int kx_held_size(const kx_plan *p, int dt) {
+    if (dt == KN_BOOL) return p->avx512 ? 1 : 4;
+    return kn_is_float(dt) ? KN_MAX(4, kn_dsize(dt)) : kn_dsize(dt);
+}
+
+int kx_vec_bytes(const kx_plan *p, kn_ref n) {
+    if (!kx_is_lanes(p->g, n)) return 16;
+    int64_t b = kg_numel(p->g, n) * kx_held_size(p, kg_dtype(p->g, n));
+    return b <= 16 ? 16 : b <= 32 ? 32 : 64;
+}
+
+static kx_bank bank_of(const kx_plan *p, kn_ref n) {
+    int dt = kg_dtype(p->g, n);
+    if (kg_op(p->g, n) == KN_OP_PARAM) return KX_BANK_GP;
+    if (dt == KN_BOOL && kx_is_lanes(p->g, n)) return p->avx512 ? KX_BANK_MASK : KX_BANK_VEC;
+    return kx_is_lanes(p->g, n) || kn_is_float(dt) ? KX_BANK_VEC : KX_BANK_GP;
+}
+
+kn_ref kx_root_of(const kn_graph *g, kn_ref n) {
+    while (kg_op(g, n) != KN_OP_PARAM && kg_op(g, n) != KN_OP_BUFFER) n = kg_at(g, n, 0);
+    return n;
+}
+
+bool kx_is_place(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n);
+    return op == KN_OP_INDEX || op == KN_OP_AFTER || op == KN_OP_PARAM || op == KN_OP_BUFFER;
+}
+
+static bool is_iota(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
+}
+
+static bool is_loop(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) == 0;
+}
+
+void kx_address_of(const kn_graph *g, kn_ref place, kx_address *a) {
+    kn_ref t   = kg_at(g, place, 1);
+    a->storage = kx_root_of(g, place);
+    a->off     = 0;
+    a->disp    = 0;
+    if (kg_op(g, t) == KN_OP_ADD && is_iota(g, kg_at(g, t, 1))) t = kg_at(g, t, 0);
+    if (is_iota(g, t)) return;
+    if (kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_CONST) {
+        a->disp = kg_const_int(g, kg_at(g, t, 1));
+        t       = kg_at(g, t, 0);
+    }
+    if (kg_op(g, t) == KN_OP_CONST) a->disp += kg_const_int(g, t);
+    else a->off = t;
+}
+
+static bool is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
+    kn_ref st = kx_root_of(g, place);
+    return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
+}
+
+kn_ref kx_name(const kx_plan *p, kn_ref n) {
+    while (p->value[n].same) n = p->value[n].same;
+    return n;
+}
+
+/* ---- operands -------------------------------------------------------------------------------------------------- */
+
+enum { MAX_OPERANDS = 16 };
+
+static int place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
+    kx_address a;
+    int        n = 0;
+    if (is_cell(p->g, place)) {
+        out[n++] = kx_root_of(p->g, place);
+        return n;
+    }
+    kx_address_of(p->g, place, &a);
+    if (kg_op(p->g, a.storage) == KN_OP_PARAM) out[n++] = a.storage;
+    if (a.off) out[n++] = a.off;
+    return n;
+}
+
+/* The values that node n reads where it stands: not those of a loop's open or a step's own loop. */
+static int operands(const kx_plan *p, kn_ref n, kn_ref *out) {
+    const kn_graph *g = p->g;
+    int             m = 0, op = kg_op(g, n);
+    if (p->value[n].step) {
+        kn_ref prev = kg_at(g, n, 2);
+        if (kg_op(g, prev) != KN_OP_CONST) out[m++] = prev;
+        return m;
+    }
+    switch (op) {
+    case KN_OP_LOAD: m += place_operands(p, kg_at(g, n, 0), out + m); break;
+    case KN_OP_STORE:
+        if (!is_cell(g, kg_at(g, n, 0))) m += place_operands(p, kg_at(g, n, 0), out + m);
+        break;
+    case KN_OP_END: out[m++] = kg_at(g, n, 1), n = kg_at(g, n, 1); break; /* the counter, and its bound */
+    case KN_OP_RANGE: case KN_OP_INS: case KN_OP_BITCAST: break;
+    default: return 0;
+    }
+    for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE ? 1 : 0; k < kg_nsrc(g, n); k++) {
+        kn_ref s = kg_at(g, n, k);
+        if (kg_op(g, s) == KN_OP_CONST || is_iota(g, s) || kg_op(g, s) == KN_OP_ADD) continue; /* ADD: lane numbers */
+        out[m++] = s;
+    }
+    for (int k = 0; k < m; k++) { /* what stands in this instruction brings its own */
+        kn_ref s = out[k];
+        if (!p->value[s].folded || m + 2 > MAX_OPERANDS) continue;
+        kn_ref own[MAX_OPERANDS];
+        int    c = operands(p, s, own); /* a fold stands in a fold at most once */
+        out[k--] = out[--m];
+        for (int j = 0; j < c && m < MAX_OPERANDS; j++) out[m++] = own[j];
+    }
+    return m;
+}
+
+/* ---- loops, needs, folds --------------------------------------------------------------------------------------- */
+
+static bool find_loops(kx_plan *p) {
+    const kn_graph *g = p->g;
+    int             top = -1;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        p->value[x].at = i + 1;
+        if (is_loop(g, x)) {
+            if (p->nloop == KX_MAX_LOOPS) return kn_fail(p->f, KN_ERR_UNSUPPORTED, "plan x86: too many loops");
+            if (top >= 0) p->loop[top].inner = false;
+            p->loop[p->nloop] = (kx_loop){.range = x, .open = i, .parent = top, .inner = true,
+                                          .depth = top < 0 ? 0 : p->loop[top].depth + 1};
+            p->loop_of[i]     = top;
+            top               = p->nloop++;
+        } else if (kg_op(g, x) == KN_OP_END) {
+            p->loop[top].close = i;
+            top                = p->loop[top].parent;
+            p->loop_of[i]      = top;
+        } else {
+            p->loop_of[i] = top;
+            if (kg_op(g, x) == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL)
+                for (int l = top; l >= 0; l = p->loop[l].parent) p->loop[l].writes = true;
+        }
+    }
+    bool shared = false;
+    for (int l = 0; l < p->nloop; l++) {
+        if (p->loop[l].parent >= 0 || shared || kg_field(g, p->loop[l].range, KN_F_RANGE_type) != KN_AXIS_THREAD)
+            continue;
+        p->loop[l].shared = shared = true;
+    }
+    return true;
+}
+
+static int loop_numbered(const kx_plan *p, kn_ref range) {
+    int l = 0;
+    while (l < p->nloop && p->loop[l].range != range) l++;
+    return l < p->nloop ? l : -1;
+}
+
+/* range * stride + outer, right inside the range's loop: kept by an addition a round. */
+static bool is_step(const kx_plan *p, kn_ref n) {
+    const kn_graph *g = p->g;
+    if (kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_MULACC || kg_dtype(g, n) != KN_INDEX) return false;
+    kn_ref r = kg_at(g, n, 0);
+    if (!is_loop(g, r) || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST || kg_depends(g, kg_at(g, n, 2), r)) return false;
+    int l = loop_numbered(p, r);
+    return l >= 0 && p->loop_of[p->value[n].at - 1] == l;
+}
+
+static void count_uses(kx_plan *p) {
+    kn_ref o[MAX_OPERANDS];
+    for (uint32_t i = p->n; i-- > 0;) {
+        kn_ref x  = p->list[i];
+        int    op = kg_op(p->g, x);
+        if (op == KN_OP_STORE || op == KN_OP_END || is_loop(p->g, x)) p->value[x].needed = true;
+        if (!p->value[x].needed) continue;
+        p->value[x].step = is_step(p, x);
+        int m = operands(p, x, o);
+        for (int k = 0; k < m; k++) {
+            p->value[o[k]].needed = true;
+            p->value[o[k]].uses++;
+        }
+    }
+}
+
+static bool plain_load(const kx_plan *p, kn_ref n) {
+    return kg_op(p->g, n) == KN_OP_LOAD && kg_nsrc(p->g, n) == 1 && !is_cell(p->g, kg_at(p->g, n, 0));
+}
+
+/* The operand of n that may be memory. */
+static int memory_operand(const kx_plan *p, kn_ref n, int k) {
+    const kn_graph *g  = p->g;
+    int             dt = kg_dtype(g, n), op = kx_op(g, n), st = kg_dtype(g, kg_at(g, n, 0));
+    bool            fl = kn_is_float(dt) && kn_dsize(dt) >= 4, lanes = kx_is_lanes(g, n);
+    if (kg_op(g, n) != KN_OP_INS) return 0;
+    if (op == KN_OP_CAST) return lanes && !kx_is_lanes(g, kg_at(g, n, 0)) && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
+    if (kn_is_int(dt) && !lanes) return 0;
+    switch (op) {
+    case KN_OP_ADD: case KN_OP_MUL: return (fl || (lanes && kn_is_int(dt) && kn_dsize(dt) == 4)) && k == 1;
+    case KN_OP_SUB: case KN_OP_DIV: return fl && k == 1;
+    case KN_OP_MULACC: return fl && k == 1;
+    default: return 0;
+    }
+}
+
+/* One operand an instruction: a load of one use in the same loop, or its repetition over lanes. */
+static void fold_loads(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS) continue;
+        for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
+            kn_ref s = kg_at(g, x, k), l = s;
+            if (!memory_operand(p, x, (int)k) || p->value[s].uses != 1 || !p->value[s].at) continue;
+            bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && p->value[kg_at(g, s, 0)].folded;
+            if (repeats && (!p->avx512 || kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16)) continue;
+            if (!repeats && !plain_load(p, l)) continue;
+            if (p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
+            if (!repeats && kx_is_lanes(g, s) && kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16) continue;
+            p->value[s].folded = true;
+            break;
+        }
+    }
+}
+
+/* Sequences that write the result before they have read all sources. */
+static bool writes_early(const kx_plan *p, kn_ref n) {
+    const kn_graph *g  = p->g;
+    int             op = kx_op(g, n), dt = kg_dtype(g, n);
+    if (kg_op(g, n) == KN_OP_LOAD) return kg_nsrc(g, n) > 1;
+    if (kg_op(g, n) != KN_OP_INS) return false;
+    bool fl = kn_is_float(dt), lanes = kx_is_lanes(g, n);
+    switch (op) {
+    case KN_OP_ADD: case KN_OP_SUB: case KN_OP_MUL: case KN_OP_DIV: return fl && kn_dsize(dt) < 4;
+    case KN_OP_MULACC: return fl && kn_dsize(dt) < 4;
+    case KN_OP_AND: case KN_OP_OR: case KN_OP_XOR: return false;
+    case KN_OP_CAST: return fl || kn_is_float(kg_dtype(g, kg_at(g, n, 0))) || dt == KN_BOOL;
+    case KN_OP_NEG: case KN_OP_NOT: case KN_OP_SHL: case KN_OP_SHR: return false;
+    case KN_OP_WHERE: return !lanes || !p->avx512;
+    case KN_OP_MAX: case KN_OP_MIN: return fl;
+    default: return true;
+    }
+}
+
+/* ---- names of accumulators ------------------------------------------------------------------------------------- */
+
+/* Loads of a cell are its register, unless it is overwritten while they are still read; what is stored in a cell is
+ * made in its register, if nothing reads the cell in between. */
+static bool name_cells(kx_plan *p) {
+    const kn_graph *g = p->g;
+    kn_ref          o[MAX_OPERANDS];
+    uint32_t       *last = kn_zalloc(kg_alloc(g), p->size * sizeof *last); /* of a load: its last use, as a place */
+    if (!last) return kn_oom(p->f);
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        if (!p->value[x].needed || p->value[x].folded) continue;
+        int m = operands(p, x, o);
+        for (int k = 0; k < m; k++) {
+            uint32_t at = i;
+            if (p->value[x].step) at = p->loop[loop_numbered(p, kg_at(g, x, 0))].open;
+            last[o[k]] = KN_MAX(last[o[k]], at);
+        }
+    }
+    for (uint32_t i = 0; i < p->n; i++) { /* loads */
+        kn_ref x = p->list[i];
+        if (kg_op(g, x) != KN_OP_LOAD || !p->value[x].needed || !is_cell(g, kg_at(g, x, 0))) continue;
+        kn_ref cell = kx_root_of(g, kg_at(g, x, 0));
+        bool   over = false;
+        for (uint32_t j = i + 1; j < last[x] && !over; j++)
+            over = kg_op(g, p->list[j]) == KN_OP_STORE && kx_root_of(g, kg_at(g, p->list[j], 0)) == cell;
+        if (!over) p->value[x].same = cell, last[cell] = KN_MAX(last[cell], last[x]);
+    }
+    for (uint32_t i = 0; i < p->n; i++) { /* stores */
+        kn_ref x = p->list[i];
+        if (kg_op(g, x) != KN_OP_STORE || !is_cell(g, kg_at(g, x, 0))) continue;
+        kn_ref   v = kg_at(g, x, 1), cell = kx_root_of(g, kg_at(g, x, 0));
+        uint32_t at = p->value[v].at;
+        int      op = kg_op(g, v);
+        if ((op != KN_OP_INS && op != KN_OP_LOAD) || p->value[v].same || p->value[v].step || p->value[v].uses != 1 ||
+            !at || i - at > 16 || p->loop_of[at - 1] != p->loop_of[i])
+            continue;
+        bool read = false;
+        for (int m = writes_early(p, v) ? operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
+        for (uint32_t j = at; j < i && !read; j++) {
+            kn_ref y = p->list[j];
+            if (!p->value[y].needed || p->value[y].folded) continue;
+            int m = operands(p, y, o);
+            for (int k = 0; k < m; k++) read |= kx_name(p, o[k]) == cell;
+            if (kg_op(g, y) == KN_OP_STORE) read |= kx_root_of(g, kg_at(g, y, 0)) == cell;
+        }
+        /* a load that was named before it and is read behind its making */
+        for (uint32_t j = 0; j + 1 < at && !read; j++) {
+            kn_ref y = p->list[j];
+            read     = kg_op(g, y) == KN_OP_LOAD && p->value[y].same == cell && last[y] >= at && last[y] != i;
+        }
+        if (!read) p->value[v].same = cell;
+    }
+    kn_free(kg_alloc(g), last, p->size * sizeof *last);
+    return true;
+}
+
+/* ---- intervals ------------------------------------------------------------------------------------------------- */
+
+static void touch(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
+    kn_ref    v = kx_name(p, n);
+    kx_value *x = &p->value[v];
+    int32_t   end = at;
+    double    w = 1;
+    for (int l = place_loop; l >= 0; l = p->loop[l].parent) {
+        w *= 8;
+        if ((int32_t)(2 * p->loop[l].open) > x->start || x->start < 0) /* defined outside: lives through it */
+            end = KN_MAX(end, (int32_t)(2 * p->loop[l].close + 1));
+    }
+    x->end = KN_MAX(x->end, end);
+    x->weight += w;
+}
+
+static void define(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
+    kn_ref    v = kx_name(p, n);
+    kx_value *x = &p->value[v];
+    if (x->bank == KX_BANK_NONE) {
+        x->bank  = (uint8_t)bank_of(p, v);
+        x->bytes = (uint8_t)kx_vec_bytes(p, v);
+        x->start = at;
+        x->end   = at;
+    }
+    touch(p, n, at, place_loop);
+}
+
+static void find_intervals(kx_plan *p) {
+    const kn_graph *g = p->g;
+    kn_ref          o[MAX_OPERANDS];
+    for (uint32_t i = 0; i < p->n; i++)
+        if (kg_op(g, p->list[i]) == KN_OP_PARAM && p->value[p->list[i]].needed) define(p, p->list[i], -1, -1);
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        int    l = p->loop_of[i], op = kg_op(g, x);
+        if (!p->value[x].needed || p->value[x].folded || op == KN_OP_PARAM || op == KN_OP_BUFFER) continue;
+        int32_t at = (int32_t)(2 * i);
+        if (op == KN_OP_RANGE) { /* what its steps start from is read before it opens, and they live through it */
+            int own = loop_numbered(p, x);
+            int m   = operands(p, x, o);
+            for (int k = 0; k < m; k++) touch(p, o[k], at, l);
+            define(p, x, at, l);
+            touch(p, x, (int32_t)(2 * p->loop[own].close), own);
+            for (uint32_t j = i; j < p->loop[own].close; j++) {
+                kn_ref s = p->list[j];
+                if (!p->value[s].step || p->value[s].folded || !p->value[s].needed || kg_at(g, s, 0) != x) continue;
+                m = operands(p, s, o);
+                for (int k = 0; k < m; k++) touch(p, o[k], at + 1, l); /* other steps are set while it is read */
+                define(p, s, at, l);
+                touch(p, s, (int32_t)(2 * p->loop[own].close), own);
+            }
+            continue;
+        }
+        if (p->value[x].step) continue;
+        int m = operands(p, x, o);
+        if (op == KN_OP_END) l = loop_numbered(p, kg_at(g, x, 1));
+        for (int k = 0; k < m; k++) touch(p, o[k], at, l);
+        if (op == KN_OP_STORE && is_cell(g, kg_at(g, x, 0))) define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
+        else if (op != KN_OP_STORE && op != KN_OP_END) define(p, x, writes_early(p, x) ? at - 1 : at, l);
+    }
+}
+
+/* ---- the scan -------------------------------------------------------------------------------------------------- */
+
+typedef struct interval {
+    kn_ref   node;
+    int32_t  start;
+} interval;
+
+static int by_start(const void *a, const void *b) {
+    const interval *x = a, *y = b;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Registers to give out, the ones that a callee keeps last. */
+static int pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
+    static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11, KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14,
+                                 KX_R15};
+    int                  n = 0, most = p->regs ? KN_MAX(1, p->regs - 3) : 64;
+    if (bank == KX_BANK_GP)
+        for (; n < KN_COUNT(gp) && n < most; n++) out[n] = gp[n];
+    else if (bank == KX_BANK_MASK)
+        for (; n < (p->tight ? 5 : 6) && n < most; n++) out[n] = (uint8_t)(n + 1);
+    else
+        for (; n < (p->avx512 ? 32 : 16) - (p->tight ? 4 : 2) && n < most; n++) out[n] = (uint8_t)n;
+    return n;
+}
+
+static void put_by(kx_plan *p, kx_value *v) {
+    int bytes = v->bank == KX_BANK_VEC ? v->bytes : 8;
+    v->reg    = -1;
+    p->frame  = (p->frame + bytes - 1) / bytes * bytes;
+    v->slot   = p->frame;
+    p->frame += bytes;
+}
+
+/* A register that x would like: that of a source which ends here. */
+static int wish(const kx_plan *p, kn_ref n) {
+    const kn_graph *g = p->g;
+    if (kg_op(g, n) != KN_OP_INS) return -1;
+    int op = kx_op(g, n);
+    for (uint32_t k = 0; k < kg_nsrc(g, n); k++) {
+        kn_ref s = op == KN_OP_MULACC ? kg_at(g, n, 2 - k) : kg_at(g, n, k);
+        if (kg_op(g, s) == KN_OP_CONST || !p->value[s].needed || p->value[s].folded) continue;
+        const kx_value *v = &p->value[kx_name(p, s)];
+        if (v->bank == p->value[n].bank && v->reg >= 0 && v->end == p->value[n].start) return v->reg;
+    }
+    return -1;
+}
+
+static bool scan(kx_plan *p, bool *fits) {
+    const kn_alloc *a = kg_alloc(p->g);
+    interval       *in = kn_zalloc(a, (p->size + 1) * sizeof *in);
+    kn_ref          active[KX_BANKS][32];
+    int             nactive[KX_BANKS] = {0}, count = 0, npool[KX_BANKS];
+    uint8_t         pool[KX_BANKS][32];
+    if (!in) return kn_oom(p->f);
+    *fits = true;
+    for (kn_ref n = 1; n < p->size; n++)
+        if (p->value[n].bank != KX_BANK_NONE && !p->value[n].same) in[count++] = (interval){n, p->value[n].start};
+    qsort(in, (size_t)count, sizeof *in, by_start);
+    for (int b = 0; b < KX_BANKS; b++) npool[b] = pool_of(p, (kx_bank)b, pool[b]);
+    memset(p->used, 0, sizeof p->used);
+    for (int i = 0; i < count; i++) {
+        kn_ref    n = in[i].node;
+        kx_value *v = &p->value[n];
+        int       b = v->bank, reg = -1, hint;
+        uint32_t  busy = 0;
+        for (int k = 0; k < nactive[b]; k++) {
+            kx_value *o = &p->value[active[b][k]];
+            if (o->end <= v->start) active[b][k--] = active[b][--nactive[b]];
+            else busy |= 1u << o->reg;
+        }
+        hint = wish(p, n);
+        for (int k = 0; k < npool[b] && reg < 0; k++)
+            if (!(busy >> pool[b][k] & 1) && (hint < 0 || pool[b][k] == hint)) reg = pool[b][k];
+        for (int k = 0; k < npool[b] && reg < 0; k++)
+            if (!(busy >> pool[b][k] & 1)) reg = pool[b][k];
+        if (reg < 0) {
+            int least = -1;
+            *fits     = false;
+            for (int k = 0; k < nactive[b]; k++) {
+                kx_value *o = &p->value[active[b][k]];
+                double    w = o->weight / (o->end - o->start + 1);
+                kx_value *m = least < 0 ? v : &p->value[active[b][least]];
+                if (w < m->weight / (m->end - m->start + 1)) least = k;
+            }
+            if (least < 0) {
+                put_by(p, v);
+                continue;
+            }
+            reg = p->value[active[b][least]].reg;
+            put_by(p, &p->value[active[b][least]]);
+            active[b][least] = active[b][--nactive[b]];
+        }
+        v->reg = (int8_t)reg;
+        p->used[b] |= 1u << reg;
+        active[b][nactive[b]++] = n;
+    }
+    kn_free(a, in, (p->size + 1) * sizeof *in);
+    return true;
+}
+
+/* Uses and definitions in the frame, in innermost loops. */
+static void count_spills(kx_plan *p) {
+    kn_ref o[MAX_OPERANDS];
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        if (p->loop_of[i] < 0 || !p->loop[p->loop_of[i]].inner || !p->value[x].needed || p->value[x].folded) continue;
+        int m = operands(p, x, o);
+        if (m < MAX_OPERANDS && kg_dtype(p->g, x) != KN_VOID) o[m++] = x;
+        for (int k = 0; k < m; k++) {
+            const kx_value *v = &p->value[kx_name(p, o[k])];
+            p->spills += v->bank != KX_BANK_NONE && v->reg < 0;
+        }
+    }
+}
+
+bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f) {
+    memset(p, 0, sizeof *p);
+    p->g      = g;
+    p->list   = kg_src(g, linear);
+    p->n      = kg_nsrc(g, linear);
+    p->f      = f;
+    p->avx512 = kx_level(c) == KX_AVX512;
+    p->regs   = c->regs;
+    p->tight  = c->regs != 0;
+    p->size   = kg_count(g);
+    p->value  = kn_zalloc(kg_alloc(g), p->size * sizeof *p->value);
+    p->loop_of = kn_zalloc(kg_alloc(g), (p->n + 1) * sizeof *p->loop_of);
+    bool ok = (p->value && p->loop_of) || kn_oom(f), fits = false;
+    for (size_t i = 0; ok && i < p->size; i++) {
+        p->value[i].bank = KX_BANK_NONE;
+        p->value[i].reg  = -1;
+        p->value[i].slot = -1;
+    }
+    ok = ok && find_loops(p);
+    if (ok) {
+        count_uses(p);
+        fold_loads(p);
+    }
+    ok = ok && name_cells(p);
+    if (ok) find_intervals(p);
+    ok = ok && scan(p, &fits);
+    if (ok && !fits && !p->tight) {
+        p->tight = true;
+        p->frame = 0;
+        for (size_t i = 0; i < p->size; i++) p->value[i].reg = -1, p->value[i].slot = -1;
+        ok = scan(p, &fits);
+    }
+    int last = p->avx512 ? 31 : 15;
+    for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
+    if (ok) count_spills(p);
+    if (!ok) kx_plan_free(p);
+    return ok;
+}
+
+void kx_plan_free(kx_plan *p) {
+    kn_free(kg_alloc(p->g), p->value, p->size * sizeof *p->value);
+    kn_free(kg_alloc(p->g), p->loop_of, (p->n + 1) * sizeof *p->loop_of);
+    p->value   = NULL;
+    p->loop_of = NULL;
+}

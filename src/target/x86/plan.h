@@ -1,0 +1,77 @@
+/* plan.h - between a LINEAR of x86-64 and its bytes: where every value is.
+ *
+ * A value is known by its node: an INS, LOAD, RANGE or PARAM, or the BUFFER{REG} of an accumulator. It is in one
+ * register from its definition to its last use, through the loops that it outlives, or else in the frame all the time.
+ * Some nodes are no values of their own: a LOAD of an accumulator is its register's name, a LOAD with one use may stand
+ * in that instruction's memory operand, INDEX and ADD are parts of addresses. */
+#ifndef KN_X86_PLAN_H
+#define KN_X86_PLAN_H
+
+#include "target/x86/encode.h"
+#include "target/x86/x86.h"
+
+enum { KX_MAX_LOOPS = 64 };
+typedef enum kx_bank { KX_BANK_GP, KX_BANK_VEC, KX_BANK_MASK, KX_BANKS, KX_BANK_NONE = 255 } kx_bank;
+
+typedef struct kx_value {
+    uint8_t  bank, bytes; /* bytes: of a vector register */
+    int8_t   reg;         /* -1: in the frame, or nowhere */
+    bool     needed;      /* emitted */
+    bool     folded;      /* stands in its one user */
+    bool     step;        /* INS: a running sum over the loop of its RANGE */
+    uint32_t uses, at;    /* at: place in the list + 1 */
+    kn_ref   same;        /* another name of this value, 0 its own */
+    int32_t  start, end;  /* twice the places in the list */
+    int32_t  slot;        /* in the frame, -1 none */
+    double   weight;
+} kx_value;
+
+typedef struct kx_loop {
+    kn_ref   range;
+    uint32_t open, close; /* places in the list */
+    int      parent, depth;
+    bool     writes, shared; /* stores to GLOBAL memory; is the THREAD loop */
+    bool     inner;          /* holds no loop */
+} kx_loop;
+
+typedef struct kx_plan {
+    const kn_graph *g;
+    const kn_ref   *list;
+    uint32_t        n;
+    kn_fault       *f;
+    bool            avx512;
+    int             regs;      /* kt_choice's */
+    bool            tight;     /* values lie in the frame: more registers are kept for their way */
+    kx_value       *value;     /* per node */
+    size_t          size;
+    int            *loop_of;   /* per place: the loop it stands in, -1 none */
+    kx_loop         loop[KX_MAX_LOOPS];
+    int             nloop;
+    int32_t         frame;     /* bytes of it so far */
+    uint32_t        used[KX_BANKS]; /* registers */
+    uint32_t        spills;    /* uses and definitions in the frame, in innermost loops */
+    uint8_t         scratch[4]; /* vectors: for sequences; of a result; of sources */
+} kx_plan;
+
+/* Memory operand of a place: storage, scalar (0 none) and constant, in elements. */
+typedef struct kx_address {
+    kn_ref  storage, off;
+    int64_t disp;
+} kx_address;
+void   kx_address_of(const kn_graph *g, kn_ref place, kx_address *a);
+kn_ref kx_name(const kx_plan *p, kn_ref n); /* the value that n is a name of */
+bool   kx_is_place(const kn_graph *g, kn_ref n);
+bool   kx_is_lanes(const kn_graph *g, kn_ref n);
+int    kx_held_size(const kx_plan *p, int dtype); /* of a lane */
+int    kx_vec_bytes(const kx_plan *p, kn_ref n);
+kn_ref kx_root_of(const kn_graph *g, kn_ref place);
+/* INS: op and dtype; of a value the op it means */
+static inline int kx_op(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n);
+    return op == KN_OP_INS ? (int)kg_field(g, n, KN_F_INS_op) : op;
+}
+
+bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
+void kx_plan_free(kx_plan *p);
+
+#endif
