@@ -4,7 +4,7 @@
  * Integers must agree exactly, floats within the program's tolerance. Compiled kernels run in two parts, and in one:
  * their results must be the same bits. `test_ir_stages NAME` runs the programs whose name contains NAME and shows every
  * stage;
- * `--fresh SEED COUNT` runs that many new programs a family. */
+ * `--fresh SEED COUNT` runs that many new programs a family; `--target NAME` before these: on that target. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "corpus.h"
@@ -325,19 +325,51 @@ static void fresh(uint64_t seed, int count) {
     printf("     %zu programs, %d comparisons of a stage\n", all.n, all.stages);
 }
 
+#if KN_TARGET_X86
+/* The same on machine code: Select and what follows it interpreted, then run. */
+static void on_target(const char *target) {
+    all = (suite){.target = target, .from = KN_STAGE_SELECT};
+    lower_corpus();
+    run_compiled(&all);
+    free_suite(&all);
+    all = (suite){0};
+}
+
+static void test_x86_avx512(void) {
+    if (__builtin_cpu_supports("avx512bw")) on_target("x86:avx512");
+}
+static void test_x86_avx2(void) { on_target("x86:avx2"); }
+static void test_x86_scalar(void) { on_target("x86:scalar"); }
+static void test_x86_four_registers(void) {
+    if (__builtin_cpu_supports("avx512bw")) on_target("x86:avx512:regs=4");
+    on_target("x86:avx2:regs=4");
+}
+#endif
+
 int main(int argc, char **argv) {
+    if (argc > 2 && !strcmp(argv[1], "--target")) {
+        all.target = argv[2];
+        all.from   = KN_STAGE_SELECT;
+        argc -= 2, argv += 2;
+    }
+    bool whole = argc == 1 && !all.target;
     if (argc > 2 && !strcmp(argv[1], "--fresh")) {
         fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
     } else {
-        if (argc > 2 && !strcmp(argv[1], "--target")) {
-            all.target = argv[2];
-            all.from   = KN_STAGE_SELECT;
-            argc -= 2, argv += 2;
-        }
         if (argc > 1) all.only = argv[1];
         RUN(test_stages);
     }
     RUN(test_compiled);
     free_suite(&all);
+#if KN_TARGET_X86
+    if (whole && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        RUN(test_x86_avx512);
+        RUN(test_x86_avx2);
+        RUN(test_x86_scalar);
+        RUN(test_x86_four_registers);
+    }
+#else
+    (void)whole;
+#endif
     return check_result();
 }

@@ -125,8 +125,6 @@ static void store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
 
 /* Bytes 0 and 1. */
 static void store_bools(kx_writer *e, kn_ref x, int w, const kx_ins *m) {
-    int dt = KN_BOOL;
-    (void)dt;
     if (e->avx512) {
         int   k  = kx_mask(e, x, KX_K1);
         kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, 1, 1, 16), 0)};

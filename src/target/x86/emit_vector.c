@@ -83,7 +83,7 @@ static void fused(kx_writer *e, kn_ref n, int bytes) {
     bool   dbl = kg_dtype(e->g, n) == KN_F64;
     int    d = kx_dst(e, n);
     kn_ref a = src(e, n, 0), b = src(e, n, 1), c = src(e, n, 2);
-    bool   ca = kg_op(e->g, a) == KN_OP_CONST, cc = kg_op(e->g, c) == KN_OP_CONST;
+    bool   ca = kg_op(e->g, a) == KN_OP_CONST;
     if (ca) {
         kn_ref x = a;
         a        = b;
@@ -110,7 +110,6 @@ static void fused(kx_writer *e, kn_ref n, int bytes) {
         kx_move_vec(e, d, rc, bytes);
         put_rm(e, kx_i3(dbl ? KX_VFMADD231PD : KX_VFMADD231PS, bytes, d, ra, field(&rb)), &rb);
     }
-    (void)cc;
     kx_done(e, n, d);
 }
 
