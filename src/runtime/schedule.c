@@ -77,7 +77,8 @@ static kr_schedule *find_schedule(const kr_context *rt, const kl_program *p, uin
     *busy                = false;
     for (size_t i = 0; i < sh->nschedule; i++) {
         kr_schedule *s = sh->schedule[i];
-        if (s->key != key || memcmp(&s->target, &rt->target, sizeof s->target) || s->interpret != rt->interpret || strcmp(kn_str_c(&s->opts), kn_str_c(&rt->hand_key)))
+        if (s->key != key || memcmp(&s->target, &rt->target, sizeof s->target) || s->interpret != rt->interpret ||
+            strcmp(kn_str_c(&s->opts), kn_str_c(&rt->hand_key)))
             continue;
         if (!s->ready)
             *busy = true;

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-const kt_target *kt_of(const kt_choice *c) { return c->target ? c->target : &kt_c; }
+const kt_target *kt_of(const kt_choice *c) {
+    return c->target ? c->target : &kt_c;
+}
 
 bool kt_find(const char *name, kt_choice *out, kn_fault *f) {
     *out = (kt_choice){.target = &kt_c};

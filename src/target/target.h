@@ -47,7 +47,7 @@ bool kt_find(const char *name, kt_choice *out, kn_fault *f);
 const kt_target *kt_of(const kt_choice *c);
 
 /* C source (target/c): what kernels of one translation unit share, types and helper functions. */
-void kt_c_preamble(kn_str *out);
+void                   kt_c_preamble(kn_str *out);
 extern const kt_target kt_c;
 #if KN_TARGET_X86
 extern const kt_target kt_x86;

@@ -182,7 +182,7 @@ static kn_ref fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
         }
         kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, run_of(c, tmp, w), v, 0);
         kn_ref from = kg_after(g, tmp, &put, 1), iota = kg_iota(g, half, 0, KN_AXIS_UPCAST, 1, 0);
-        kn_ref hi   = kg_op2(g, KN_OP_ADD, kg_idx(g, half), iota);
+        kn_ref hi = kg_op2(g, KN_OP_ADD, kg_idx(g, half), iota);
         v = kx_combine(c, op, dt, half, kg_load(g, kg_index(g, from, &iota, 1)), kg_load(g, kg_index(g, from, &hi, 1)));
         w = half;
     }
@@ -204,12 +204,14 @@ static kn_ref reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int
     for (int64_t sr = 0; sr < s.rows; sr++)
         for (int ch = fold ? 0 : chunk; falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
             int    w = kx_chunk_width(c, &s, ch), k = 0;
-            kn_ref x = w > 1 ? kx_vec(c, src, sr * s.nchunk + ch)
-                             : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch));
+            kn_ref x =
+                w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch));
             if (w > 1 && kg_op(c->g, x) == KN_OP_CONST && fold) return kx_refuse(c, n, "of a constant"), 0;
             while (k < nacc && width[k] != w) k++;
-            if (k == nacc) width[nacc] = w, acc[nacc++] = x;
-            else acc[k] = kx_combine(c, op, w > 1 ? dt : kg_dtype(c->g, x), w > 1 ? w : 0, acc[k], x);
+            if (k == nacc)
+                width[nacc] = w, acc[nacc++] = x;
+            else
+                acc[k] = kx_combine(c, op, w > 1 ? dt : kg_dtype(c->g, x), w > 1 ? w : 0, acc[k], x);
         }
     kn_ref r = 0;
     for (int k = 0; k < nacc; k++) {
@@ -251,8 +253,7 @@ static kn_ref build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     int     ch = (int)(cell % d.nchunk), w = kx_chunk_width(c, &d, ch);
     switch (op) {
     case KN_OP_LOAD: return kx_load_cell(c, n, &d, row, ch);
-    case KN_OP_REDUCE:
-        return kx_has_form(c, n) ? reduce_row(c, n, &d, row, ch) : pack_elements(c, n, &d, row, ch);
+    case KN_OP_REDUCE: return kx_has_form(c, n) ? reduce_row(c, n, &d, row, ch) : pack_elements(c, n, &d, row, ch);
     case KN_OP_EXPAND: return kx_operand(c, kg_at(g, n, 0), &d, row, ch);
     case KN_OP_RESHAPE: {
         kx_tile s;
@@ -307,9 +308,12 @@ static kn_ref build_element(kx_cut *c, kn_ref n, int64_t e) {
     case KN_OP_LOAD: return kx_load_element(c, n, &d, row, lane);
     case KN_OP_REDUCE:
         kx_tile_of(c, kg_at(g, n, 0), &s);
-        return kx_has_form(c, n) && s.lanes > d.lanes ? reduce_row(c, n, &d, row, ch) : reduce_element(c, n, &d, row, lane);
+        return kx_has_form(c, n) && s.lanes > d.lanes ? reduce_row(c, n, &d, row, ch)
+                                                      : reduce_element(c, n, &d, row, lane);
     case KN_OP_RESHAPE: return kx_sca(c, kg_at(g, n, 0), e);
-    case KN_OP_EXPAND: kx_tile_of(c, kg_at(g, n, 0), &s); return kx_sca(c, kg_at(g, n, 0), kx_element_in(&s, &d, row, lane));
+    case KN_OP_EXPAND:
+        kx_tile_of(c, kg_at(g, n, 0), &s);
+        return kx_sca(c, kg_at(g, n, 0), kx_element_in(&s, &d, row, lane));
     case KN_OP_RANGE:
         if (is_iota(g, n)) {
             for (int i = d.rank - 1, ax = (int)kg_field(g, n, KN_F_RANGE_axis); i > ax; i--) e /= d.dims[i];
@@ -355,8 +359,9 @@ static bool build_all(kx_cut *c) {
         if (!(at = slots_of(c, q.vector ? c->vec : c->sca, q.node, count))) return false;
         size_t before = c->nstack;
         if (!at[q.at]) {
-            kn_ref r = !value ? build_effect(c, q.node) : q.vector ? build_cell(c, q.node, q.at)
-                                                                   : build_element(c, q.node, q.at);
+            kn_ref r = !value     ? build_effect(c, q.node)
+                       : q.vector ? build_cell(c, q.node, q.at)
+                                  : build_element(c, q.node, q.at);
             if (!r) {
                 if (c->f->code || kg_fault(c->g)->code) return false;
                 if (c->nstack == before) return kx_refuse(c, q.node, "waits for nothing");
@@ -382,11 +387,11 @@ static int value_size(const kx_cut *c, int dt) {
 static void choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
     const kn_graph *g    = c->g;
     int             most = 1, least = 8;
-    c->index             = KN_I32;
-    c->mark[c->root]     = 1;
+    c->index         = KN_I32;
+    c->mark[c->root] = 1;
     for (uint32_t i = n; i-- > 0;) {
-        kn_ref   x = order[i];
-        int      op = kg_op(g, x);
+        kn_ref   x     = order[i];
+        int      op    = kg_op(g, x);
         uint32_t first = 0;
         if (!c->mark[x]) continue;
         if (op == KN_OP_LOAD || op == KN_OP_STORE) {
@@ -402,9 +407,9 @@ static void choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) 
             if ((op != KN_OP_RESHAPE && op != KN_OP_EXPAND) || k == 0) c->mark[kg_at(g, x, k)] = 1;
     }
     for (uint32_t i = 0; i < n; i++) {
-        kn_ref x  = order[i];
-        int    op = kg_op(g, x), dt = op == KN_OP_STORE ? kg_dtype(g, kg_at(g, x, 1)) : kg_dtype(g, x), rank;
-        const int64_t *dims = kg_shape(g, op == KN_OP_STORE ? kg_at(g, x, 0) : x, &rank);
+        kn_ref         x  = order[i];
+        int            op = kg_op(g, x), dt = op == KN_OP_STORE ? kg_dtype(g, kg_at(g, x, 1)) : kg_dtype(g, x), rank;
+        const int64_t *dims  = kg_shape(g, op == KN_OP_STORE ? kg_at(g, x, 0) : x, &rank);
         bool           lanes = rank && dims[rank - 1] > 1;
         if (!c->mark[x] || op == KN_OP_PARAM || op == KN_OP_BUFFER || op == KN_OP_AFTER || op == KN_OP_INDEX) continue;
         if (dt == KN_VOID || (!lanes && op != KN_OP_STORE)) continue;

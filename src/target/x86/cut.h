@@ -1,9 +1,9 @@
 /* cut.h - inside Select of x86-64: an expanded kernel of tiles becomes a graph of what registers hold.
  *
- * Every value of the result is a scalar, or a run of lanes that one register holds. Elementwise ops are INS nodes; LOAD,
- * STORE, BITCAST, RANGE, END and AFTER keep their ops: of a register's worth of elements they are moves, jumps and
- * names. BUFFER{REG} of a tile becomes one buffer a cell: an accumulator. Index values are scalar; what lies between
- * loops is a chain of INS{iv} (range * stride + outer part), which the allocator keeps as a running sum.
+ * Every value of the result is a scalar, or a run of lanes that one register holds. Elementwise ops are INS nodes;
+ * LOAD, STORE, BITCAST, RANGE, END and AFTER keep their ops: of a register's worth of elements they are moves, jumps
+ * and names. BUFFER{REG} of a tile becomes one buffer a cell: an accumulator. Index values are scalar; what lies
+ * between loops is a chain of INS{iv} (range * stride + outer part), which the allocator keeps as a running sum.
  *
  * All values of a kernel have one number of lanes, that of its widest element, so that cells of values of different
  * dtypes cover the same elements. What has no vector form is done lane by lane, through LOCAL memory where it must. */
@@ -12,7 +12,7 @@
 
 #include "target/target.h"
 
-typedef struct kx_tile { /* how a shape is cut: rows of chunks */
+typedef struct kx_tile {        /* how a shape is cut: rows of chunks */
     int     rank, nchunk, full; /* chunks a row; how many of them are of all lanes */
     int64_t dims[KN_MAX_RANK], rows, lanes;
     int     rest[8]; /* widths of the others */
@@ -30,11 +30,11 @@ typedef struct kx_cut {
     kn_arena  arena;
     bool      avx512, pairs; /* pairs: two lanes may be a chunk */
     int       lanes;
-    int       index;         /* what lanes of dtype index are held as: I32 or I64 */
-    kn_ref  **vec, **sca;    /* per node: its cells, its elements, as they are built */
-    kn_ref   *off;           /* per index: the scalar part of an address */
-    uint8_t  *mark;          /* values that are needed as values */
-    int      *depth;         /* of a RANGE */
+    int       index;      /* what lanes of dtype index are held as: I32 or I64 */
+    kn_ref  **vec, **sca; /* per node: its cells, its elements, as they are built */
+    kn_ref   *off;        /* per index: the scalar part of an address */
+    uint8_t  *mark;       /* values that are needed as values */
+    int      *depth;      /* of a RANGE */
     size_t    size;
     kx_need  *stack;
     size_t    nstack, stack_cap;
@@ -43,9 +43,9 @@ typedef struct kx_cut {
 } kx_cut;
 
 /* cut.c */
-void   kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t);
-int    kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk);
-int    kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk);
+void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t);
+int  kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk);
+int  kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk);
 /* What is built of a node already; else 0, and it is asked for: the caller comes back later. */
 kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell);
 kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element);
@@ -60,7 +60,9 @@ bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
 kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
 bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
 /* The dtype a value of n's dtype has as lanes. */
-static inline int kx_lane_dtype(const kx_cut *c, int dt) { return dt == KN_INDEX ? c->index : dt; }
+static inline int kx_lane_dtype(const kx_cut *c, int dt) {
+    return dt == KN_INDEX ? c->index : dt;
+}
 
 /* cut_ops.c: the value ops. */
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);

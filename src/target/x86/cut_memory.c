@@ -30,17 +30,16 @@ bool kx_is_register(const kn_graph *g, kn_ref at) {
 
 /* The storage behind `at`, after what it waits for: of an accumulator the cell's own buffer. */
 kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
-    kn_graph *g = c->g;
+    kn_graph *g  = c->g;
     kn_ref    st = kx_storage(g, at), dep[64], x;
-    int       n = 0;
+    int       n  = 0;
     for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
         for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) {
             if (n == KN_COUNT(dep)) return kx_refuse(c, at, "waits for too much"), 0;
             if (!(x = kx_sca(c, kg_at(g, p, k), 0))) return 0;
             dep[n++] = x;
         }
-    if (kx_is_register(g, st))
-        st = kg_buffer(g, kg_field(g, st, KN_F_BUFFER_slot) * 65536 + cell, w, dtype, 0, KN_REG);
+    if (kx_is_register(g, st)) st = kg_buffer(g, kg_field(g, st, KN_F_BUFFER_slot) * 65536 + cell, w, dtype, 0, KN_REG);
     return n ? kg_after(g, st, dep, n) : st;
 }
 
@@ -48,7 +47,7 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
 
 typedef struct address {
     bool    plain;
-    kn_ref  buffer, off;         /* off: 0 none */
+    kn_ref  buffer, off; /* off: 0 none */
     int64_t base, coef[KN_MAX_RANK];
 } address;
 
@@ -65,7 +64,7 @@ static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none)
     kn_ref    atom[KN_AFFINE_MAX], off = 0;
     int64_t   coef[KN_AFFINE_MAX];
     int       n = 0;
-    *none = false;
+    *none       = false;
     if (c->off[idx]) return c->off[idx];
     for (int t = 0; t < f->n; t++) {
         if (expanded(g, f->atom[t]) || !f->coef[t]) continue;
@@ -79,8 +78,10 @@ static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none)
     *none = n == 0;
     for (int t = 0; t < n; t++) {
         kn_ref x = kx_sca(c, atom[t], 0);
-        if (!off && coef[t] == 1) off = x;
-        else off = kx_node(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, coef[t]), off ? off : kg_idx(g, 0)}, 3);
+        if (!off && coef[t] == 1)
+            off = x;
+        else
+            off = kx_node(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, coef[t]), off ? off : kg_idx(g, 0)}, 3);
         if (!off) return 0;
     }
     return c->off[idx] = off;
@@ -130,9 +131,13 @@ static kn_ref element_place(kx_cut *c, const address *a, kn_ref at, const kx_til
 /* ---- loads and stores ------------------------------------------------------------------------------------------ */
 
 /* A run of lanes of the dtype can be moved as one. */
-static bool moves_whole(int dt) { return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX; }
+static bool moves_whole(int dt) {
+    return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX;
+}
 
-static bool masks_lanes(const kx_cut *c, int dt) { return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4; }
+static bool masks_lanes(const kx_cut *c, int dt) {
+    return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4;
+}
 
 static bool scalar_lanes(const kx_cut *c, kn_ref n) {
     kx_tile s;
@@ -152,7 +157,7 @@ kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64
     kn_ref    at = kg_at(g, n, 0), place, alt, gate;
     address   a;
     if (kx_is_register(g, at)) {
-        place = kx_place(c, at, row * d->lanes + lane, 1, kg_dtype(g, n));
+        place       = kx_place(c, at, row * d->lanes + lane, 1, kg_dtype(g, n));
         kn_ref zero = kg_idx(g, 0);
         return place ? kg_load(g, kg_index(g, place, &zero, 1)) : 0;
     }
@@ -193,7 +198,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
 }
 
 static kn_ref store_element(kx_cut *c, kn_ref n, const address *a, const kx_tile *d, int64_t row, int64_t lane) {
-    kn_graph *g = c->g;
+    kn_graph *g    = c->g;
     kn_ref    gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, at = kg_at(g, n, 0), x, place;
     if (gate && !(gt = element_operand(c, gate, d, row, lane))) return 0;
     if (!(x = element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
@@ -202,7 +207,7 @@ static kn_ref store_element(kx_cut *c, kn_ref n, const address *a, const kx_tile
 }
 
 static kn_ref store_cell(kx_cut *c, kn_ref n, const address *a, const kx_tile *d, int64_t row, int ch) {
-    kn_graph *g = c->g;
+    kn_graph *g  = c->g;
     kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
     int       w = kx_chunk_width(c, d, ch), from = kx_chunk_start(c, d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
     if (kx_is_register(g, at)) {
@@ -227,13 +232,14 @@ static kn_ref store_cell(kx_cut *c, kn_ref n, const address *a, const kx_tile *d
 
 kn_ref kx_store(kx_cut *c, kn_ref n) {
     kx_tile d;
-    address a = {0};
+    address a  = {0};
     kn_ref  at = kg_at(c->g, n, 0), *part;
     kx_tile_of(c, at, &d);
     if (!kx_is_register(c->g, at) && !find_address(c, at, &d, &a)) return 0;
     int64_t count = d.rows * d.nchunk;
     /* cells that are there already, while others were waited for, are kept under the target's own node */
-    if (!c->vec[n] && !(c->vec[n] = kn_arena_get(&c->arena, (size_t)(count + 1) * sizeof *part))) return kn_oom(c->f), 0;
+    if (!c->vec[n] && !(c->vec[n] = kn_arena_get(&c->arena, (size_t)(count + 1) * sizeof *part)))
+        return kn_oom(c->f), 0;
     part = c->vec[n];
     if (!c->mark[n] || c->mark[n] == 1) memset(part, 0, (size_t)(count + 1) * sizeof *part), c->mark[n] = 2;
     for (int64_t k = 0; k < count; k++)

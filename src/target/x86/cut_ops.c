@@ -8,7 +8,7 @@
 /* ---- forms ----------------------------------------------------------------------------------------------------- */
 
 static bool shift_form(const kx_cut *c, int op, int dt, int64_t count) {
-    int  size = kn_dsize(dt);
+    int  size       = kn_dsize(dt);
     bool arithmetic = op == KN_OP_SHR && kn_dtypes[dt].kind == 'I';
     if (size == 1 || (arithmetic && size == 8 && !c->avx512)) return false;
     if (size == 2) return c->avx512 || (count >= 0 && count < 16);
@@ -38,7 +38,7 @@ static bool cast_form(const kx_cut *c, int dt, int st) {
 
 static bool form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     int  size = kn_dsize(dt);
-    bool fl = kn_is_float(dt);
+    bool fl   = kn_is_float(dt);
     if (dt == KN_INDEX) dt = c->index, size = kn_dsize(dt);
     if (st == KN_INDEX) st = c->index;
     if (op == KN_OP_CAST) return cast_form(c, dt, st);
@@ -53,13 +53,23 @@ static bool form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     }
     if (fl && size < 4) return false;
     switch (op) {
-    case KN_OP_ADD: case KN_OP_SUB: return true;
+    case KN_OP_ADD:
+    case KN_OP_SUB: return true;
     case KN_OP_MUL: return fl || size == 2 || size == 4 || (size == 8 && c->avx512);
-    case KN_OP_MAX: case KN_OP_MIN: return fl || size < 8 || c->avx512;
-    case KN_OP_MULACC: case KN_OP_DIV: case KN_OP_SQRT: case KN_OP_RECIP: case KN_OP_TRUNC: return fl;
+    case KN_OP_MAX:
+    case KN_OP_MIN: return fl || size < 8 || c->avx512;
+    case KN_OP_MULACC:
+    case KN_OP_DIV:
+    case KN_OP_SQRT:
+    case KN_OP_RECIP:
+    case KN_OP_TRUNC: return fl;
     case KN_OP_NEG: return true;
-    case KN_OP_AND: case KN_OP_OR: case KN_OP_XOR: case KN_OP_NOT: return !fl;
-    case KN_OP_SHL: case KN_OP_SHR: return shift_form(c, op, dt, by);
+    case KN_OP_AND:
+    case KN_OP_OR:
+    case KN_OP_XOR:
+    case KN_OP_NOT: return !fl;
+    case KN_OP_SHL:
+    case KN_OP_SHR: return shift_form(c, op, dt, by);
     case KN_OP_IDIV: return by > 0 && !(by & (by - 1)) && shift_form(c, KN_OP_SHR, dt, 0);
     case KN_OP_MOD: return by > 0 && !(by & (by - 1));
     case KN_OP_THREEFRY: return c->avx512;
@@ -94,7 +104,9 @@ static kn_ref ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
     return kx_node(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
 }
 
-static kn_ref constant(kx_cut *c, int dt, int64_t v) { return kg_int(c->g, dt, v); }
+static kn_ref constant(kx_cut *c, int dt, int64_t v) {
+    return kg_int(c->g, dt, v);
+}
 
 /* Threefry 2x32 on lanes of u32 (scalars: of u32 too). */
 static kn_ref threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
@@ -105,18 +117,18 @@ static kn_ref threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
         if (i & 1) s = ins2(c, KN_OP_SHR, KN_U64, lanes, s, constant(c, KN_U64, 32));
         word[i] = kx_node(c, KN_OP_CAST, KN_U32, lanes, &s, 1);
     }
-    k[0] = word[2];
-    k[1] = word[3];
-    k[2] = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_XOR, KN_U32, lanes, k[0], k[1]),
-                constant(c, KN_U32, 0x1BD11BDA));
+    k[0]     = word[2];
+    k[1]     = word[3];
+    k[2]     = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_XOR, KN_U32, lanes, k[0], k[1]),
+                    constant(c, KN_U32, 0x1BD11BDA));
     kn_ref x = ins2(c, KN_OP_ADD, KN_U32, lanes, word[0], k[0]), y = ins2(c, KN_OP_ADD, KN_U32, lanes, word[1], k[1]);
     for (int group = 0; group < 5; group++) {
         for (int i = 0; i < 4; i++) {
-            int n = rot[group & 1][i];
-            x     = ins2(c, KN_OP_ADD, KN_U32, lanes, x, y);
-            kn_ref left = ins2(c, KN_OP_SHL, KN_U32, lanes, y, constant(c, KN_U32, n)),
+            int n        = rot[group & 1][i];
+            x            = ins2(c, KN_OP_ADD, KN_U32, lanes, x, y);
+            kn_ref left  = ins2(c, KN_OP_SHL, KN_U32, lanes, y, constant(c, KN_U32, n)),
                    right = ins2(c, KN_OP_SHR, KN_U32, lanes, y, constant(c, KN_U32, 32 - n));
-            y = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_OR, KN_U32, lanes, left, right), x);
+            y            = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_OR, KN_U32, lanes, left, right), x);
         }
         x = ins2(c, KN_OP_ADD, KN_U32, lanes, x, k[(group + 1) % 3]);
         y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, k[(group + 2) % 3]);

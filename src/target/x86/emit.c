@@ -13,11 +13,15 @@ void kx_refused(kx_writer *e, kn_ref n, const char *what) {
             kn_dtypes[kg_dtype(e->g, n)].name, what);
 }
 
-void kx_put(kx_writer *e, kx_ins i) { kx_emit(&e->code, &i); }
+void kx_put(kx_writer *e, kx_ins i) {
+    kx_emit(&e->code, &i);
+}
 
 /* ---- constants ------------------------------------------------------------------------------------------------- */
 
-int32_t kx_pool(kx_writer *e, const void *data, size_t size) { return kx_constant(&e->code, data, size); }
+int32_t kx_pool(kx_writer *e, const void *data, size_t size) {
+    return kx_constant(&e->code, data, size);
+}
 
 uint64_t kx_lane_bits(kx_writer *e, kn_ref n, int *size) {
     int dt = kg_dtype(e->g, n);
@@ -27,8 +31,10 @@ uint64_t kx_lane_bits(kx_writer *e, kn_ref n, int *size) {
     double   v = kg_const_float(e->g, n);
     uint64_t u = 0;
     float    w = (float)v;
-    if (*size == 8) memcpy(&u, &v, 8);
-    else memcpy(&u, &w, 4);
+    if (*size == 8)
+        memcpy(&u, &v, 8);
+    else
+        memcpy(&u, &w, 4);
     return u;
 }
 
@@ -40,11 +46,17 @@ int32_t kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */
 
-static kx_value *value_of(kx_writer *e, kn_ref n) { return &e->p->value[kx_name(e->p, n)]; }
+static kx_value *value_of(kx_writer *e, kn_ref n) {
+    return &e->p->value[kx_name(e->p, n)];
+}
 
-static bool is_const(const kx_writer *e, kn_ref n) { return kg_op(e->g, n) == KN_OP_CONST; }
+static bool is_const(const kx_writer *e, kn_ref n) {
+    return kg_op(e->g, n) == KN_OP_CONST;
+}
 
-static kx_ins in_frame(kx_ins i, int32_t slot) { return kx_mem(i, KX_RSP, slot); }
+static kx_ins in_frame(kx_ins i, int32_t slot) {
+    return kx_mem(i, KX_RSP, slot);
+}
 
 int kx_gp(kx_writer *e, kn_ref n, int scratch) {
     if (is_const(e, n)) {
@@ -86,25 +98,33 @@ void kx_move_vec(kx_writer *e, int to, int from, int bytes) {
 /* `bytes` (4, 8, or a register's) from memory; what is above them becomes zero. */
 void kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at) {
     kx_rm rm = {.mem = true, .at = at};
-    if (bytes == 4) kx_put(e, kx_with(kx_i2(KX_VMOVSS, 0, vec, KX_IN_MEM), &rm));
-    else if (bytes == 8) kx_put(e, kx_with(kx_i2(KX_VMOVSD, 0, vec, KX_IN_MEM), &rm));
-    else kx_put(e, kx_with(kx_i2(KX_VMOVUPS, bytes, vec, KX_IN_MEM), &rm));
+    if (bytes == 4)
+        kx_put(e, kx_with(kx_i2(KX_VMOVSS, 0, vec, KX_IN_MEM), &rm));
+    else if (bytes == 8)
+        kx_put(e, kx_with(kx_i2(KX_VMOVSD, 0, vec, KX_IN_MEM), &rm));
+    else
+        kx_put(e, kx_with(kx_i2(KX_VMOVUPS, bytes, vec, KX_IN_MEM), &rm));
 }
 
-static kx_ins at_label(int32_t label) { return kx_mem_label(kx_i(KX_VMOVUPS, 16), label, 0); }
+static kx_ins at_label(int32_t label) {
+    return kx_mem_label(kx_i(KX_VMOVUPS, 16), label, 0);
+}
 
 int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
     if (is_const(e, n)) {
         int      size;
-        uint64_t bits = kx_lane_bits(e, n, &size);
+        uint64_t bits  = kx_lane_bits(e, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
-        if (!bits) kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, scratch, scratch, scratch)
-                                       : kx_i3(KX_VPXOR, 16, scratch, scratch, scratch));
-        else if (!lanes) kx_load_bits(e, scratch, size, at_label(kx_pool(e, &bits, (size_t)size)));
+        if (!bits)
+            kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, scratch, scratch, scratch)
+                                : kx_i3(KX_VPXOR, 16, scratch, scratch, scratch));
+        else if (!lanes)
+            kx_load_bits(e, scratch, size, at_label(kx_pool(e, &bits, (size_t)size)));
         else if (size == 4) {
             kx_rm rm = {.mem = true, .at = at_label(kx_pool(e, &bits, 4))};
             kx_put(e, kx_with(kx_i2(KX_VBROADCASTSS, bytes, scratch, KX_IN_MEM), &rm));
-        } else kx_load_bits(e, scratch, bytes, at_label(kx_pool_lanes(e, bits, size, bytes)));
+        } else
+            kx_load_bits(e, scratch, bytes, at_label(kx_pool_lanes(e, bits, size, bytes)));
         return scratch;
     }
     kx_value *v = value_of(e, n);
@@ -113,8 +133,11 @@ int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
         if (rm.bcast) {
             rm.bcast = false;
             kx_put(e, kx_with(kx_i2(kn_dsize(kg_dtype(e->g, n)) == 8 ? bytes == 16 ? KX_VMOVDDUP_X : KX_VBROADCASTSD
-                                                                     : KX_VBROADCASTSS, bytes, scratch, KX_IN_MEM), &rm));
-        } else kx_load_bits(e, scratch, kx_is_lanes(e->g, n) ? bytes : kn_dsize(kg_dtype(e->g, n)), rm.at);
+                                                                     : KX_VBROADCASTSS,
+                                    bytes, scratch, KX_IN_MEM),
+                              &rm));
+        } else
+            kx_load_bits(e, scratch, kx_is_lanes(e->g, n) ? bytes : kn_dsize(kg_dtype(e->g, n)), rm.at);
         return scratch;
     }
     if (v->reg >= 0) return v->reg;
@@ -126,7 +149,7 @@ kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
     kx_rm r = {.mem = true};
     if (is_const(e, n)) {
         int      size;
-        uint64_t bits = kx_lane_bits(e, n, &size);
+        uint64_t bits  = kx_lane_bits(e, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
         r.bcast        = lanes && bcast && e->avx512 && size >= 4;
         r.at = at_label(r.bcast || !lanes ? kx_pool(e, &bits, (size_t)size) : kx_pool_lanes(e, bits, size, bytes));
@@ -168,12 +191,13 @@ void kx_done(kx_writer *e, kn_ref n, int reg) {
     if (v->reg == reg) return;
     switch (v->bank) {
     case KX_BANK_GP:
-        kx_put(e, v->reg >= 0 ? kx_i2(KX_MOV, 8, v->reg, reg)
-                              : in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, reg), v->slot));
+        kx_put(e, v->reg >= 0 ? kx_i2(KX_MOV, 8, v->reg, reg) : in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, reg), v->slot));
         return;
     case KX_BANK_VEC:
-        if (v->reg >= 0) kx_move_vec(e, v->reg, reg, v->bytes);
-        else kx_put(e, in_frame(kx_i2(KX_VMOVUPS_ST, v->bytes, KX_IN_MEM, reg), v->slot));
+        if (v->reg >= 0)
+            kx_move_vec(e, v->reg, reg, v->bytes);
+        else
+            kx_put(e, in_frame(kx_i2(KX_VMOVUPS_ST, v->bytes, KX_IN_MEM, reg), v->slot));
         return;
     default:
         kx_put(e, v->reg >= 0 ? kx_i2(KX_KMOVQ, 0, v->reg, reg)
@@ -187,8 +211,10 @@ kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
     kx_address_of(e->g, place, &a);
     int     size = kn_dsize(kg_dtype(e->g, a.storage)), base = KX_RSP, index = KX_NO_REG;
     int64_t disp = a.disp * size;
-    if (kg_op(e->g, a.storage) == KN_OP_PARAM) base = kx_gp(e, a.storage, KX_C);
-    else disp += e->local[a.storage];
+    if (kg_op(e->g, a.storage) == KN_OP_PARAM)
+        base = kx_gp(e, a.storage, KX_C);
+    else
+        disp += e->local[a.storage];
     if (a.off) index = kx_gp(e, a.off, KX_D);
     if (disp != (int32_t)disp) {
         kx_put(e, kx_mov_const(KX_A, disp));
@@ -222,7 +248,7 @@ void kx_call(kx_writer *e, kx_helper h) {
 
 /* A helper leaves every register of the kernel as it was. */
 static void emit_thunks(kx_writer *e) {
-    static const uint8_t gp[] = {KX_RCX, KX_RDX, KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11};
+    static const uint8_t gp[]  = {KX_RCX, KX_RDX, KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11};
     int                  bytes = e->avx512 ? 64 : 32;
     for (int h = 0; h < KX_HELPERS; h++) {
         if (!e->thunk[h]) continue;
@@ -240,7 +266,8 @@ static void emit_thunks(kx_writer *e) {
             for (int k = 0; k < (e->avx512 ? 32 : 16); k++, at += bytes)
                 if (e->p->used[KX_BANK_VEC] >> k & 1)
                     kx_put(e, kx_mem(back ? kx_i2(KX_VMOVUPS, bytes, k, KX_IN_MEM)
-                                          : kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, k), KX_RSP, at));
+                                          : kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, k),
+                                     KX_RSP, at));
             if (back) break;
             kx_put(e, kx_mem(kx_i2(KX_LEA, 8, KX_RDI, KX_IN_MEM), KX_RSP, e->args + 8));
             kx_put(e, kx_mov_const(KX_A, (int64_t)(intptr_t)kx_helper_fn[h]));
@@ -295,15 +322,17 @@ static void skip_unless_first(kx_writer *e, int32_t to) {
 }
 
 static void open_loop(kx_writer *e, int number) {
-    kx_plan *p = e->p;
-    kx_loop *l = &p->loop[number];
-    kn_ref   b = kg_at(e->g, l->range, 0);
+    kx_plan *p     = e->p;
+    kx_loop *l     = &p->loop[number];
+    kn_ref   b     = kg_at(e->g, l->range, 0);
     e->top[number] = kx_label(&e->code);
     e->out[number] = kx_label(&e->code);
     if (l->depth == 0 && l->writes && !l->shared) skip_unless_first(e, e->out[number]);
     int r = kx_dst(e, l->range);
-    if (l->shared) kx_put(e, in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->low));
-    else kx_put(e, kx_i2(KX_XOR, 4, r, r));
+    if (l->shared)
+        kx_put(e, in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->low));
+    else
+        kx_put(e, kx_i2(KX_XOR, 4, r, r));
     kx_done(e, l->range, r);
     if (l->shared || !is_const(e, b) || kg_const_int(e->g, b) <= 0) {
         compare_bound(e, l);
@@ -316,13 +345,15 @@ static void open_loop(kx_writer *e, int number) {
         int64_t c    = kg_const_int(e->g, kg_at(e->g, s, 1));
         int     d    = kx_dst(e, s);
         if (!l->shared) {
-            if (is_const(e, prev) && !kg_const_int(e->g, prev)) kx_put(e, kx_i2(KX_XOR, 4, d, d));
+            if (is_const(e, prev) && !kg_const_int(e->g, prev))
+                kx_put(e, kx_i2(KX_XOR, 4, d, d));
             else {
                 int q = kx_gp(e, prev, d);
                 if (q != d) kx_put(e, kx_i2(KX_MOV, 8, d, q));
             }
         } else {
-            if (c == (int32_t)c) kx_put(e, kx_imm(in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->low), c));
+            if (c == (int32_t)c)
+                kx_put(e, kx_imm(in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->low), c));
             else {
                 kx_put(e, kx_mov_const(KX_A, c));
                 kx_put(e, in_frame(kx_i2(KX_IMUL, 8, KX_A, KX_IN_MEM), e->low));
@@ -357,12 +388,18 @@ static void close_loop(kx_writer *e, int number) {
 
 static void emit_value(kx_writer *e, kn_ref n) {
     int op = kg_op(e->g, n);
-    if (op == KN_OP_LOAD) kx_emit_load(e, n);
-    else if (op == KN_OP_BITCAST) kx_emit_bits(e, n);
-    else if (op != KN_OP_INS) kx_refused(e, n, "is no instruction");
-    else if (kx_is_lanes(e->g, n)) kx_emit_lanes(e, n);
-    else if (kn_is_float(kg_dtype(e->g, n))) kx_emit_real(e, n);
-    else kx_emit_integer(e, n);
+    if (op == KN_OP_LOAD)
+        kx_emit_load(e, n);
+    else if (op == KN_OP_BITCAST)
+        kx_emit_bits(e, n);
+    else if (op != KN_OP_INS)
+        kx_refused(e, n, "is no instruction");
+    else if (kx_is_lanes(e->g, n))
+        kx_emit_lanes(e, n);
+    else if (kn_is_float(kg_dtype(e->g, n)))
+        kx_emit_real(e, n);
+    else
+        kx_emit_integer(e, n);
 }
 
 static void emit_node(kx_writer *e, uint32_t at) {
@@ -370,19 +407,22 @@ static void emit_node(kx_writer *e, uint32_t at) {
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
     if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
-    if (op == KN_OP_RANGE) open_loop(e, loop_of_range(e, n));
-    else if (op == KN_OP_END) close_loop(e, loop_of_range(e, kg_at(e->g, n, 1)));
+    if (op == KN_OP_RANGE)
+        open_loop(e, loop_of_range(e, n));
+    else if (op == KN_OP_END)
+        close_loop(e, loop_of_range(e, kg_at(e->g, n, 1)));
     else if (op == KN_OP_STORE) {
         bool    guard = e->p->loop_of[at] < 0 && kg_space(e->g, kg_at(e->g, n, 0)) == KN_GLOBAL;
         int32_t past  = guard ? kx_label(&e->code) : 0;
         if (guard) skip_unless_first(e, past);
         kx_emit_store(e, n);
         if (guard) kx_bind(&e->code, past);
-    } else if (op != KN_OP_LOAD || v->same != kx_root_of(e->g, kg_at(e->g, n, 0))) emit_value(e, n);
+    } else if (op != KN_OP_LOAD || v->same != kx_root_of(e->g, kg_at(e->g, n, 0)))
+        emit_value(e, n);
 }
 
 static bool lay_frame(kx_writer *e) {
-    kx_plan *p = e->p;
+    kx_plan *p  = e->p;
     int64_t  at = p->frame;
     if (!(e->local = kn_zalloc(kg_alloc(e->g), p->size * sizeof *e->local))) return kn_oom(e->f);
     for (uint32_t i = 0; i < p->n; i++) {
@@ -396,11 +436,11 @@ static bool lay_frame(kx_writer *e) {
         at += kg_field(e->g, x, KN_F_BUFFER_size) * kn_dsize(dt);
         if (at > 1 << 24) return kn_fail(e->f, KN_ERR_UNSUPPORTED, "render x86: LOCAL buffers are too large");
     }
-    at      = (at + 15) / 16 * 16;
-    e->args = (int32_t)at;
-    e->low  = (int32_t)at + 16;
-    e->high = (int32_t)at + 24;
-    e->save = (int32_t)at + 48; /* +32: the stack pointer of before */
+    at       = (at + 15) / 16 * 16;
+    e->args  = (int32_t)at;
+    e->low   = (int32_t)at + 16;
+    e->high  = (int32_t)at + 24;
+    e->save  = (int32_t)at + 48; /* +32: the stack pointer of before */
     p->frame = (int32_t)at + 48 + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
     p->frame = (p->frame + 63) / 64 * 64;
     return true;
@@ -446,7 +486,7 @@ static void epilogue(kx_writer *e) {
 }
 
 bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *out, kn_fault *f) {
-    kx_plan p;
+    kx_plan   p;
     kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = kx_level(c) == KX_AVX512};
     if (!kx_plan_make(&p, g, linear, c, f)) return false;
     kx_code_init(&e.code, kg_alloc(g), e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2, f);

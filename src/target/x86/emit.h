@@ -29,41 +29,41 @@ typedef struct kx_writer {
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
-    int             v0, v1, v2, v3;        /* scratch: of sequences, of a result, of sources */
+    int             v0, v1, v2, v3; /* scratch: of sequences, of a result, of sources */
 } kx_writer;
 
 enum { KX_A = KX_RAX, KX_D = KX_RDX, KX_C = KX_RCX, KX_K0 = 7, KX_K1 = 6 }; /* scratch registers and masks */
 
 /* emit.c: operands */
-void  kx_put(kx_writer *e, kx_ins i);
-void  kx_refused(kx_writer *e, kn_ref n, const char *what);
+void kx_put(kx_writer *e, kx_ins i);
+void kx_refused(kx_writer *e, kn_ref n, const char *what);
 /* Registers that hold n: `scratch` where it is in the frame or a constant. */
-int   kx_predicate(int op); /* of vcmp, for a comparison of floats */
-int   kx_gp(kx_writer *e, kn_ref n, int scratch);
-int   kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
-int   kx_mask(kx_writer *e, kn_ref n, int scratch);
+int kx_predicate(int op); /* of vcmp, for a comparison of floats */
+int kx_gp(kx_writer *e, kn_ref n, int scratch);
+int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
+int kx_mask(kx_writer *e, kn_ref n, int scratch);
 /* As the last source: memory where it lies there. bcast: the form takes {1toN}. */
 kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user);
 kx_rm kx_gp_rm(kx_writer *e, kn_ref n, int scratch);
 /* Where n's result is made, and the end of it. */
-int   kx_dst(kx_writer *e, kn_ref n);
-void  kx_done(kx_writer *e, kn_ref n, int reg);
-kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place);
-kx_ins kx_with(kx_ins i, const kx_rm *rm);
+int     kx_dst(kx_writer *e, kn_ref n);
+void    kx_done(kx_writer *e, kn_ref n, int reg);
+kx_ins  kx_at_place(kx_writer *e, kx_ins i, kn_ref place);
+kx_ins  kx_with(kx_ins i, const kx_rm *rm);
 int32_t kx_pool(kx_writer *e, const void *data, size_t size);
 /* bits of a scalar constant in a lane of n's dtype; its lane size. */
 uint64_t kx_lane_bits(kx_writer *e, kn_ref n, int *size);
-int32_t kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes);
-void  kx_extend(kx_writer *e, int reg, int dtype);
-void  kx_move_vec(kx_writer *e, int to, int from, int bytes);
-void  kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at);
-void  kx_call(kx_writer *e, kx_helper h);
+int32_t  kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes);
+void     kx_extend(kx_writer *e, int reg, int dtype);
+void     kx_move_vec(kx_writer *e, int to, int from, int bytes);
+void     kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at);
+void     kx_call(kx_writer *e, kx_helper h);
 
 /* emit_scalar.c, emit_vector.c, emit_memory.c */
-void kx_emit_integer(kx_writer *e, kn_ref n);  /* a scalar in a GP register */
-void kx_emit_real(kx_writer *e, kn_ref n);     /* a float scalar */
-void kx_emit_lanes(kx_writer *e, kn_ref n);    /* an INS on lanes */
-void kx_emit_bits(kx_writer *e, kn_ref n);     /* BITCAST */
+void kx_emit_integer(kx_writer *e, kn_ref n); /* a scalar in a GP register */
+void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
+void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
+void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */
 void kx_emit_load(kx_writer *e, kn_ref n);
 void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_round(kx_writer *e, int vec, int dtype); /* an f32 to a narrower float, in place */

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-static kx_ins place(kx_writer *e, kx_ins i, kn_ref at) { return kx_at_place(e, i, at); }
+static kx_ins place(kx_writer *e, kx_ins i, kn_ref at) {
+    return kx_at_place(e, i, at);
+}
 
 static kx_ins like(kx_ins i, const kx_ins *m) {
     kx_rm rm = {.mem = true, .at = *m};
@@ -14,7 +16,8 @@ static kx_ins like(kx_ins i, const kx_ins *m) {
 
 static void load_integer(kx_writer *e, int d, int dt, const kx_ins *m) {
     switch (dt) {
-    case KN_BOOL: case KN_U8: kx_put(e, like(kx_i2(KX_MOVZX8, 4, d, KX_IN_MEM), m)); return;
+    case KN_BOOL:
+    case KN_U8: kx_put(e, like(kx_i2(KX_MOVZX8, 4, d, KX_IN_MEM), m)); return;
     case KN_I8: kx_put(e, like(kx_i2(KX_MOVSX8, 8, d, KX_IN_MEM), m)); return;
     case KN_U16: kx_put(e, like(kx_i2(KX_MOVZX16, 4, d, KX_IN_MEM), m)); return;
     case KN_I16: kx_put(e, like(kx_i2(KX_MOVSX16, 8, d, KX_IN_MEM), m)); return;
@@ -26,7 +29,8 @@ static void load_integer(kx_writer *e, int d, int dt, const kx_ins *m) {
 
 static void load_real(kx_writer *e, int d, int dt, const kx_ins *m) {
     switch (dt) {
-    case KN_F32: case KN_F64: kx_load_bits(e, d, kn_dsize(dt), *m); return;
+    case KN_F32:
+    case KN_F64: kx_load_bits(e, d, kn_dsize(dt), *m); return;
     case KN_F16:
         kx_put(e, like(kx_i2(KX_MOVZX16, 4, KX_A, KX_IN_MEM), m));
         kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
@@ -73,7 +77,8 @@ static void store_real(kx_writer *e, int v, int dt, const kx_ins *m) {
 static void load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     int bytes = w * kn_dsize(dt), held = w * kx_held_size(e->p, dt) <= 16 ? 16 : w * kx_held_size(e->p, dt);
     switch (dt) {
-    case KN_F16: case KN_BF16:
+    case KN_F16:
+    case KN_BF16:
         if (w < 4) kx_load_bits(e, e->v0, 4, *m);
         if (dt == KN_F16)
             kx_put(e, w < 4 ? kx_i2(KX_VCVTPH2PS, 16, d, e->v0) : like(kx_i2(KX_VCVTPH2PS, held, d, KX_IN_MEM), m));
@@ -98,9 +103,12 @@ static void load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
 }
 
 static void store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
-    if (bytes == 4) kx_put(e, like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m));
-    else if (bytes == 8) kx_put(e, like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m));
-    else kx_put(e, like(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, v), m));
+    if (bytes == 4)
+        kx_put(e, like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m));
+    else if (bytes == 8)
+        kx_put(e, like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m));
+    else
+        kx_put(e, like(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, v), m));
 }
 
 static void store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
@@ -112,7 +120,8 @@ static void store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
         return;
     case KN_BF16:
         kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 16));
-        if (e->avx512) kx_put(e, kx_i2(KX_VPMOVDW, held, e->v0, e->v0));
+        if (e->avx512)
+            kx_put(e, kx_i2(KX_VPMOVDW, held, e->v0, e->v0));
         else {
             kx_put(e, kx_i3(KX_VPACKUSDW, held, e->v0, e->v0, e->v0));
             if (held == 32) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
@@ -144,8 +153,10 @@ static void store_bools(kx_writer *e, kn_ref x, int w, const kx_ins *m) {
 /* Jumps past what follows where the gate, a scalar, is false. */
 static void test_gate(kx_writer *e, kn_ref gate, int32_t past) {
     kx_rm rm = kx_gp_rm(e, gate, KX_A);
-    if (rm.mem) kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
-    else kx_put(e, kx_i2(KX_TEST, 4, rm.reg, rm.reg));
+    if (rm.mem)
+        kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
+    else
+        kx_put(e, kx_i2(KX_TEST, 4, rm.reg, rm.reg));
     kx_emit_jcc(&e->code, KXCC_E, past);
 }
 
@@ -177,9 +188,12 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     bool            lanes = kx_is_lanes(g, n);
     if (kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG) { /* a copy of an accumulator */
         kx_value *v = &e->p->value[st];
-        if (v->bank == KX_BANK_GP) kx_done(e, n, kx_gp(e, st, KX_A));
-        else if (v->bank == KX_BANK_VEC) kx_done(e, n, kx_get(e, st, v->bytes, e->v1, n));
-        else kx_done(e, n, kx_mask(e, st, KX_K1));
+        if (v->bank == KX_BANK_GP)
+            kx_done(e, n, kx_gp(e, st, KX_A));
+        else if (v->bank == KX_BANK_VEC)
+            kx_done(e, n, kx_get(e, st, v->bytes, e->v1, n));
+        else
+            kx_done(e, n, kx_mask(e, st, KX_K1));
         return;
     }
     int32_t past = 0;
@@ -196,10 +210,14 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         test_gate(e, gate, past);
     }
     kx_ins m = place(e, kx_i(KX_MOV, 8), at);
-    if (lanes && dt == KN_BOOL) load_bools(e, d, w, &m);
-    else if (lanes) load_run(e, d, dt, w, &m);
-    else if (kn_is_float(dt)) load_real(e, d, dt, &m);
-    else load_integer(e, d, dt, &m);
+    if (lanes && dt == KN_BOOL)
+        load_bools(e, d, w, &m);
+    else if (lanes)
+        load_run(e, d, dt, w, &m);
+    else if (kn_is_float(dt))
+        load_real(e, d, dt, &m);
+    else
+        load_integer(e, d, dt, &m);
     if (past) kx_bind(&e->code, past);
     kx_done(e, n, d);
 }
@@ -209,9 +227,12 @@ static void store_cell(kx_writer *e, kn_ref cell, kn_ref x) {
     kx_value *v = &e->p->value[cell];
     if (kg_op(e->g, x) != KN_OP_CONST && kx_name(e->p, x) == cell) return; /* made in place */
     int d = kx_dst(e, cell);
-    if (v->bank == KX_BANK_GP) kx_done(e, cell, kx_gp(e, x, d));
-    else if (v->bank == KX_BANK_VEC) kx_done(e, cell, kx_get(e, x, v->bytes, d, cell));
-    else kx_done(e, cell, kx_mask(e, x, d));
+    if (v->bank == KX_BANK_GP)
+        kx_done(e, cell, kx_gp(e, x, d));
+    else if (v->bank == KX_BANK_VEC)
+        kx_done(e, cell, kx_get(e, x, v->bytes, d, cell));
+    else
+        kx_done(e, cell, kx_mask(e, x, d));
 }
 
 void kx_emit_store(kx_writer *e, kn_ref n) {
@@ -220,7 +241,7 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
     kn_ref          gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
     int             dt = kg_dtype(g, x), w = (int)kg_numel(g, at);
     bool            lanes = kg_rank(g, at) > 0;
-    int32_t         past = 0;
+    int32_t         past  = 0;
     if (kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG) {
         store_cell(e, st, x);
         return;
@@ -237,13 +258,18 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         test_gate(e, gate, past);
     }
     kx_ins m = place(e, kx_i(KX_MOV, 8), at);
-    if (lanes && dt == KN_BOOL) store_bools(e, x, w, &m);
-    else if (lanes) store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
-    else if (kn_is_float(dt)) store_real(e, kx_get(e, x, 16, e->v2, at), dt, &m);
+    if (lanes && dt == KN_BOOL)
+        store_bools(e, x, w, &m);
+    else if (lanes)
+        store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
+    else if (kn_is_float(dt))
+        store_real(e, kx_get(e, x, 16, e->v2, at), dt, &m);
     else if (kg_op(g, x) == KN_OP_CONST && kg_const_int(g, x) == (int32_t)kg_const_int(g, x))
-        kx_put(e, like(kx_imm(kx_i2(KX_MOVI, kn_dsize(dt), KX_IN_MEM, 0), dt == KN_U8 ? (int8_t)kg_const_int(g, x)
-                                                                       : dt == KN_U16 ? (int16_t)kg_const_int(g, x)
-                                                                                      : kg_const_int(g, x)), &m));
-    else kx_put(e, like(kx_i2(KX_MOV_ST, kn_dsize(dt), KX_IN_MEM, kx_gp(e, x, KX_A)), &m));
+        kx_put(e, like(kx_imm(kx_i2(KX_MOVI, kn_dsize(dt), KX_IN_MEM, 0), dt == KN_U8    ? (int8_t)kg_const_int(g, x)
+                                                                          : dt == KN_U16 ? (int16_t)kg_const_int(g, x)
+                                                                                         : kg_const_int(g, x)),
+                       &m));
+    else
+        kx_put(e, like(kx_i2(KX_MOV_ST, kn_dsize(dt), KX_IN_MEM, kx_gp(e, x, KX_A)), &m));
     if (past) kx_bind(&e->code, past);
 }

@@ -4,8 +4,12 @@
 
 #include <string.h>
 
-static kn_ref src(const kx_writer *e, kn_ref n, uint32_t k) { return kg_at(e->g, n, k); }
-static bool   is_const(const kx_writer *e, kn_ref n) { return kg_op(e->g, n) == KN_OP_CONST; }
+static kn_ref src(const kx_writer *e, kn_ref n, uint32_t k) {
+    return kg_at(e->g, n, k);
+}
+static bool is_const(const kx_writer *e, kn_ref n) {
+    return kg_op(e->g, n) == KN_OP_CONST;
+}
 
 /* A constant that fits a signed 32-bit immediate. */
 static bool small(const kx_writer *e, kn_ref n, int64_t *v) {
@@ -18,7 +22,9 @@ static void mov(kx_writer *e, int to, int from) {
     if (to != from) kx_put(e, kx_i2(KX_MOV, 8, to, from));
 }
 
-static void jump(kx_writer *e, int cond, int32_t to) { kx_emit_jcc(&e->code, (kx_cond)cond, to); }
+static void jump(kx_writer *e, int cond, int32_t to) {
+    kx_emit_jcc(&e->code, (kx_cond)cond, to);
+}
 
 /* ---- integers -------------------------------------------------------------------------------------------------- */
 
@@ -31,19 +37,23 @@ static void two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form) {
         a        = b;
         b        = x;
     }
-    bool imm = small(e, b, &v) && imm_form;
-    kx_rm rb = {0};
+    bool  imm = small(e, b, &v) && imm_form;
+    kx_rm rb  = {0};
     if (!imm) rb = kx_gp_rm(e, b, KX_D);
     t = !imm && !rb.mem && rb.reg == d ? KX_A : d;
     mov(e, t, kx_gp(e, a, t));
-    if (imm) kx_put(e, kx_imm(form == KX_IMUL ? kx_i3(KX_IMULI, 8, t, t, 0) : kx_i2(imm_form, 8, t, 0), v));
-    else kx_put(e, kx_with(kx_i2(form, 8, t, rb.mem ? KX_IN_MEM : rb.reg), &rb));
+    if (imm)
+        kx_put(e, kx_imm(form == KX_IMUL ? kx_i3(KX_IMULI, 8, t, t, 0) : kx_i2(imm_form, 8, t, 0), v));
+    else
+        kx_put(e, kx_with(kx_i2(form, 8, t, rb.mem ? KX_IN_MEM : rb.reg), &rb));
     kx_extend(e, t, dt);
     mov(e, d, t);
     kx_done(e, n, d);
 }
 
-static bool is_unsigned64(const kx_writer *e, kn_ref n) { return kg_dtype(e->g, n) == KN_U64; }
+static bool is_unsigned64(const kx_writer *e, kn_ref n) {
+    return kg_dtype(e->g, n) == KN_U64;
+}
 
 static void compare(kx_writer *e, kn_ref a, kn_ref b) {
     int64_t v;
@@ -95,9 +105,9 @@ static void compare_reals(kx_writer *e, kn_ref n) {
     kn_ref a = src(e, n, 0), b = src(e, n, 1);
     int    st = kg_dtype(e->g, a), d = kx_dst(e, n), pr = kx_predicate(kx_op(e->g, n));
     bool   dbl = st == KN_F64;
-    int    ra = kx_get(e, a, 16, e->v2, a);
-    kx_rm  rb = kx_vec_rm(e, b, 16, false, b);
-    int    vb = rb.mem ? KX_IN_MEM : rb.reg;
+    int    ra  = kx_get(e, a, 16, e->v2, a);
+    kx_rm  rb  = kx_vec_rm(e, b, 16, false, b);
+    int    vb  = rb.mem ? KX_IN_MEM : rb.reg;
     if (e->avx512) {
         kx_put(e, kx_with(kx_imm(kx_i4(dbl ? KX_VCMPSD_K : KX_VCMPSS_K, 0, KX_K0, ra, vb, 0), pr), &rb));
         kx_put(e, kx_i2(KX_KMOVB_RK, 0, d, KX_K0));
@@ -113,21 +123,24 @@ static void select_integer(kx_writer *e, kn_ref n) { /* WHERE */
     int d = kx_dst(e, n);
     mov(e, KX_A, kx_gp(e, src(e, n, 2), KX_A));
     kx_rm a = kx_gp_rm(e, src(e, n, 1), KX_D), p = kx_gp_rm(e, src(e, n, 0), KX_C);
-    if (p.mem) kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
-    else kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
+    if (p.mem)
+        kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
+    else
+        kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
     kx_put(e, with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, a.mem ? KX_IN_MEM : a.reg), &a), KXCC_NE));
     mov(e, d, KX_A);
     kx_done(e, n, d);
 }
 
 static void extreme(kx_writer *e, kn_ref n) { /* MAX, MIN */
-    bool  below = is_unsigned64(e, n), max = kx_op(e->g, n) == KN_OP_MAX;
-    int   d = kx_dst(e, n);
+    bool below = is_unsigned64(e, n), max = kx_op(e->g, n) == KN_OP_MAX;
+    int  d = kx_dst(e, n);
     mov(e, KX_A, kx_gp(e, src(e, n, 0), KX_A));
     kx_rm b = kx_gp_rm(e, src(e, n, 1), KX_D);
     kx_put(e, kx_with(kx_i2(KX_CMP, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b));
-    kx_put(e, with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b),
-                        max ? below ? KXCC_B : KXCC_L : below ? KXCC_A : KXCC_G));
+    kx_put(e, with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b), max ? below ? KXCC_B : KXCC_L
+                                                                                           : below ? KXCC_A
+                                                                                                   : KXCC_G));
     mov(e, d, KX_A);
     kx_done(e, n, d);
 }
@@ -157,11 +170,11 @@ static void multiply_add(kx_writer *e, kn_ref n) {
 }
 
 static void shift(kx_writer *e, kn_ref n) {
-    int     op = kx_op(e->g, n), dt = kg_dtype(e->g, n), width = 8 * kn_dsize(dt), d = kx_dst(e, n);
-    bool    left = op == KN_OP_SHL, arithmetic = !left && kn_dtypes[dt].kind == 'I';
-    kn_ref  by = src(e, n, 1);
+    int    op = kx_op(e->g, n), dt = kg_dtype(e->g, n), width = 8 * kn_dsize(dt), d = kx_dst(e, n);
+    bool   left = op == KN_OP_SHL, arithmetic = !left && kn_dtypes[dt].kind == 'I';
+    kn_ref by = src(e, n, 1);
     if (is_const(e, by)) {
-        int64_t c = kg_const_int(e->g, by);
+        int64_t c   = kg_const_int(e->g, by);
         bool    out = c < 0 || c >= width;
         if (out && !arithmetic) {
             kx_put(e, kx_i2(KX_XOR, 4, d, d));
@@ -196,13 +209,15 @@ static void shift(kx_writer *e, kn_ref n) {
 static void divide(kx_writer *e, kn_ref n) {
     int     op = kx_op(e->g, n), dt = kg_dtype(e->g, n), d = kx_dst(e, n), r = op == KN_OP_IDIV ? KX_A : KX_D;
     bool    sign = kn_dtypes[dt].kind == 'I';
-    kn_ref  b = src(e, n, 1);
-    int64_t v = is_const(e, b) ? kg_const_int(e->g, b) : 0;
+    kn_ref  b    = src(e, n, 1);
+    int64_t v    = is_const(e, b) ? kg_const_int(e->g, b) : 0;
     if (v > 0 && !(v & (v - 1)) && (op == KN_OP_IDIV || v == 1 || v - 1 == (int32_t)(v - 1))) {
         mov(e, KX_A, kx_gp(e, src(e, n, 0), KX_A));
         int s = __builtin_ctzll((unsigned long long)v);
-        if (op == KN_OP_MOD) kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_A, 0), v - 1));
-        else if (s) kx_put(e, kx_imm(kx_i2(sign ? KX_SARI : KX_SHRI, 8, KX_A, 0), s));
+        if (op == KN_OP_MOD)
+            kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_A, 0), v - 1));
+        else if (s)
+            kx_put(e, kx_imm(kx_i2(sign ? KX_SARI : KX_SHRI, 8, KX_A, 0), s));
         mov(e, d, KX_A);
         kx_done(e, n, d);
         return;
@@ -236,14 +251,18 @@ static void divide(kx_writer *e, kn_ref n) {
     if (!v || (sign && v <= 0)) kx_emit_jump(&e->code, done);
     if (!v) {
         kx_bind(&e->code, zero);
-        if (op == KN_OP_IDIV) kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
-        else mov(e, KX_D, KX_A);
+        if (op == KN_OP_IDIV)
+            kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
+        else
+            mov(e, KX_D, KX_A);
         if (sign) kx_emit_jump(&e->code, done);
     }
     if (sign && v <= 0) {
         kx_bind(&e->code, minus);
-        if (op == KN_OP_IDIV) kx_put(e, kx_i1(KX_NEG, 8, KX_A));
-        else kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
+        if (op == KN_OP_IDIV)
+            kx_put(e, kx_i1(KX_NEG, 8, KX_A));
+        else
+            kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
     }
     kx_bind(&e->code, done);
     if (sign) kx_extend(e, r, dt);
@@ -253,14 +272,18 @@ static void divide(kx_writer *e, kn_ref n) {
 
 /* ---- floats to integers ---------------------------------------------------------------------------------------- */
 
-static kx_ins at_double(kx_writer *e, kx_ins i, double v) { return kx_mem_label(i, kx_pool(e, &v, 8), 0); }
+static kx_ins at_double(kx_writer *e, kx_ins i, double v) {
+    return kx_mem_label(i, kx_pool(e, &v, 8), 0);
+}
 
 static void real_to_integer(kx_writer *e, kn_ref n) {
-    kn_ref  a = src(e, n, 0);
+    kn_ref  a  = src(e, n, 0);
     int     st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, a, 16, e->v2, a);
     int32_t done = kx_label(&e->code), big = kx_label(&e->code);
-    if (st != KN_F64) kx_put(e, kx_i3(KX_VCVTSS2SD, 0, e->v0, x, x));
-    else kx_move_vec(e, e->v0, x, 16);
+    if (st != KN_F64)
+        kx_put(e, kx_i3(KX_VCVTSS2SD, 0, e->v0, x, x));
+    else
+        kx_move_vec(e, e->v0, x, 16);
     x = e->v0;
     kx_put(e, kx_mov_const(KX_A, 0));
     if (dt == KN_U64) {
@@ -306,12 +329,20 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
     case KN_OP_AND: two(e, n, KX_AND, KX_ANDI); return;
     case KN_OP_OR: two(e, n, KX_OR, KX_ORI); return;
     case KN_OP_XOR: two(e, n, KX_XOR, KX_XORI); return;
-    case KN_OP_MAX: case KN_OP_MIN: extreme(e, n); return;
+    case KN_OP_MAX:
+    case KN_OP_MIN: extreme(e, n); return;
     case KN_OP_MULACC: multiply_add(e, n); return;
-    case KN_OP_SHL: case KN_OP_SHR: shift(e, n); return;
-    case KN_OP_IDIV: case KN_OP_MOD: divide(e, n); return;
+    case KN_OP_SHL:
+    case KN_OP_SHR: shift(e, n); return;
+    case KN_OP_IDIV:
+    case KN_OP_MOD: divide(e, n); return;
     case KN_OP_WHERE: select_integer(e, n); return;
-    case KN_OP_CMPLT: case KN_OP_CMPGT: case KN_OP_CMPLE: case KN_OP_CMPGE: case KN_OP_CMPNE: case KN_OP_CMPEQ:
+    case KN_OP_CMPLT:
+    case KN_OP_CMPGT:
+    case KN_OP_CMPLE:
+    case KN_OP_CMPGE:
+    case KN_OP_CMPNE:
+    case KN_OP_CMPEQ:
         if (kn_is_float(st)) {
             compare_reals(e, n);
             return;
@@ -319,11 +350,14 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
         compare(e, src(e, n, 0), src(e, n, 1));
         set_if(e, n, condition(op, is_unsigned64(e, src(e, n, 0))));
         return;
-    case KN_OP_NEG: case KN_OP_NOT:
+    case KN_OP_NEG:
+    case KN_OP_NOT:
         d = kx_dst(e, n);
         mov(e, d, kx_gp(e, src(e, n, 0), d));
-        if (dt == KN_BOOL && op == KN_OP_NOT) kx_put(e, kx_imm(kx_i2(KX_XORI, 4, d, 0), 1));
-        else if (dt != KN_BOOL) kx_put(e, kx_i1(op == KN_OP_NEG ? KX_NEG : KX_NOT, 8, d));
+        if (dt == KN_BOOL && op == KN_OP_NOT)
+            kx_put(e, kx_imm(kx_i2(KX_XORI, 4, d, 0), 1));
+        else if (dt != KN_BOOL)
+            kx_put(e, kx_i1(op == KN_OP_NEG ? KX_NEG : KX_NOT, 8, d));
         kx_extend(e, d, dt);
         kx_done(e, n, d);
         return;
@@ -389,7 +423,8 @@ static void fused(kx_writer *e, kn_ref n) {
     if (ra == d || (!rb.mem && rb.reg == d)) { /* a or b ends here: made aside */
         rc = kx_get(e, c, 16, e->v0, n);
         kx_move_vec(e, e->v0, rc, 16);
-        kx_put(e, kx_with(kx_i3(dbl ? KX_VFMADD231SD : KX_VFMADD231SS, 0, e->v0, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
+        kx_put(e,
+               kx_with(kx_i3(dbl ? KX_VFMADD231SD : KX_VFMADD231SS, 0, e->v0, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
         kx_move_vec(e, d, e->v0, 16);
     } else {
         kx_move_vec(e, d, kx_get(e, c, 16, d, n), 16);
@@ -404,9 +439,12 @@ static void extreme_real(kx_writer *e, kn_ref n) {
     bool    max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
     int     d = kx_dst(e, n), a = kx_get(e, src(e, n, 0), 16, e->v2, n);
     int32_t done = kx_label(&e->code);
-    kx_rm   b = kx_vec_rm(e, src(e, n, 1), 16, false, n);
-    kx_put(e, kx_with(kx_i3(max ? dbl ? KX_VMAXSD : KX_VMAXSS : dbl ? KX_VMINSD : KX_VMINSS, 0, d, a,
-                            b.mem ? KX_IN_MEM : b.reg), &b));
+    kx_rm   b    = kx_vec_rm(e, src(e, n, 1), 16, false, n);
+    kx_put(e, kx_with(kx_i3(max   ? dbl ? KX_VMAXSD : KX_VMAXSS
+                            : dbl ? KX_VMINSD
+                                  : KX_VMINSS,
+                            0, d, a, b.mem ? KX_IN_MEM : b.reg),
+                      &b));
     kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, a, a));
     jump(e, KXCC_NP, done);
     kx_move_vec(e, d, a, 16);
@@ -416,11 +454,13 @@ static void extreme_real(kx_writer *e, kn_ref n) {
 
 static void select_real(kx_writer *e, kn_ref n) { /* d is none of the sources */
     int32_t done = kx_label(&e->code);
-    int     d = kx_dst(e, n);
+    int     d    = kx_dst(e, n);
     kx_move_vec(e, d, kx_get(e, src(e, n, 2), 16, d, n), 16);
     kx_rm p = kx_gp_rm(e, src(e, n, 0), KX_A);
-    if (p.mem) kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
-    else kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
+    if (p.mem)
+        kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
+    else
+        kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
     jump(e, KXCC_E, done);
     kx_move_vec(e, d, kx_get(e, src(e, n, 1), 16, d, n), 16);
     kx_bind(&e->code, done);
@@ -445,9 +485,9 @@ static void call_helper(kx_writer *e, kn_ref n, kx_helper h) {
 }
 
 static void integer_to_real(kx_writer *e, kn_ref n) {
-    kn_ref a  = src(e, n, 0);
-    int    st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
-    bool   dbl = dt == KN_F64;
+    kn_ref     a  = src(e, n, 0);
+    int        st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
+    bool       dbl  = dt == KN_F64;
     kx_form_id form = dbl ? KX_VCVTSI2SD : KX_VCVTSI2SS;
     kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, d, d, d) : kx_i3(KX_VPXOR, 16, d, d, d));
     if (st == KN_U64 && e->avx512) form = dbl ? KX_VCVTUSI2SD : KX_VCVTUSI2SS;
@@ -476,24 +516,28 @@ static void integer_to_real(kx_writer *e, kn_ref n) {
 static void real_to_real(kx_writer *e, kn_ref n) {
     int dt = kg_dtype(e->g, n), st = kg_dtype(e->g, src(e, n, 0)), d = kx_dst(e, n);
     int x = kx_get(e, src(e, n, 0), 16, d, src(e, n, 0));
-    if (dt == KN_F64 && st != KN_F64) kx_put(e, kx_i3(KX_VCVTSS2SD, 0, d, x, x));
-    else if (dt != KN_F64 && st == KN_F64) kx_put(e, kx_i3(KX_VCVTSD2SS, 0, d, x, x));
-    else kx_move_vec(e, d, x, 16);
+    if (dt == KN_F64 && st != KN_F64)
+        kx_put(e, kx_i3(KX_VCVTSS2SD, 0, d, x, x));
+    else if (dt != KN_F64 && st == KN_F64)
+        kx_put(e, kx_i3(KX_VCVTSD2SS, 0, d, x, x));
+    else
+        kx_move_vec(e, d, x, 16);
     if (kn_dsize(dt) < 4) kx_round(e, d, dt);
     kx_done(e, n, d);
 }
 
 static void negate(kx_writer *e, kn_ref n) {
-    int      dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, src(e, n, 0), 16, e->v2, n);
-    bool     dbl = dt == KN_F64;
-    kx_rm    m = {.mem = true};
-    m.at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, dbl ? (uint64_t)1 << 63 : 0x80000000u, dbl ? 8 : 4, 16), 0);
+    int   dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, src(e, n, 0), 16, e->v2, n);
+    bool  dbl = dt == KN_F64;
+    kx_rm m   = {.mem = true};
+    m.at =
+        kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, dbl ? (uint64_t)1 << 63 : 0x80000000u, dbl ? 8 : 4, 16), 0);
     kx_put(e, kx_with(kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, d, x, KX_IN_MEM), &m));
     kx_done(e, n, d);
 }
 
 void kx_emit_real(kx_writer *e, kn_ref n) {
-    const kn_graph *g   = e->g;
+    const kn_graph *g  = e->g;
     int             op = kx_op(g, n), dt = kg_dtype(g, n), d, x;
     bool            dbl = dt == KN_F64;
     switch (op) {
@@ -502,7 +546,8 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
     case KN_OP_MUL: arithmetic(e, n, KX_VMULSS, KX_VMULSD, false); return;
     case KN_OP_DIV: arithmetic(e, n, KX_VDIVSS, KX_VDIVSD, false); return;
     case KN_OP_MULACC: fused(e, n); return;
-    case KN_OP_MAX: case KN_OP_MIN: extreme_real(e, n); return;
+    case KN_OP_MAX:
+    case KN_OP_MIN: extreme_real(e, n); return;
     case KN_OP_WHERE: select_real(e, n); return;
     case KN_OP_NEG: negate(e, n); return;
     case KN_OP_SIN: call_helper(e, n, KX_H_sin); return;
@@ -510,16 +555,19 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
     case KN_OP_LOG2: call_helper(e, n, KX_H_log2); return;
     case KN_OP_POW: call_helper(e, n, KX_H_pow); return;
     case KN_OP_CAST:
-        if (kn_is_float(kg_dtype(g, src(e, n, 0)))) real_to_real(e, n);
-        else integer_to_real(e, n);
+        if (kn_is_float(kg_dtype(g, src(e, n, 0))))
+            real_to_real(e, n);
+        else
+            integer_to_real(e, n);
         return;
     default: break;
     }
     d = kx_dst(e, n);
     x = kx_get(e, src(e, n, 0), 16, e->v2, n);
-    if (op == KN_OP_SQRT) kx_put(e, kx_i3(dbl ? KX_VSQRTSD : KX_VSQRTSS, 0, d, x, x));
+    if (op == KN_OP_SQRT)
+        kx_put(e, kx_i3(dbl ? KX_VSQRTSD : KX_VSQRTSS, 0, d, x, x));
     else if (op == KN_OP_RECIP) {
-        double one = 1;
+        double one  = 1;
         float  onef = 1;
         kx_load_bits(e, e->v0, dbl ? 8 : 4,
                      kx_mem_label(kx_i(KX_MOV, 8), dbl ? kx_pool(e, &one, 8) : kx_pool(e, &onef, 4), 0));
@@ -539,7 +587,7 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
 
 void kx_emit_bits(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
-    kn_ref          a = src(e, n, 0);
+    kn_ref          a  = src(e, n, 0);
     int             dt = kg_dtype(g, n), st = kg_dtype(g, a), d = kx_dst(e, n), size = kn_dsize(dt);
     bool            fd = kn_is_float(dt), fs = kn_is_float(st);
     if (kx_is_lanes(g, n)) { /* of equal lane sizes: the same bits */
@@ -556,8 +604,10 @@ void kx_emit_bits(kx_writer *e, kn_ref n) {
     /* by way of rax */
     if (fs) {
         int v = kx_get(e, a, 16, e->v2, a);
-        if (size == 8) kx_put(e, kx_i2(KX_VMOVQ_R, 0, KX_A, v));
-        else if (size == 4) kx_put(e, kx_i2(KX_VMOVD_ST, 0, KX_A, v));
+        if (size == 8)
+            kx_put(e, kx_i2(KX_VMOVQ_R, 0, KX_A, v));
+        else if (size == 4)
+            kx_put(e, kx_i2(KX_VMOVD_ST, 0, KX_A, v));
         else if (st == KN_F16) {
             kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, 16, e->v0, v), 0));
             kx_put(e, kx_i2(KX_VMOVD_ST, 0, KX_A, e->v0));
@@ -576,8 +626,10 @@ void kx_emit_bits(kx_writer *e, kn_ref n) {
     if (!fd) {
         kx_extend(e, KX_A, dt == KN_BOOL ? KN_U8 : dt);
         mov(e, d, KX_A);
-    } else if (size == 8) kx_put(e, kx_i2(KX_VMOVQ, 0, d, KX_A));
-    else if (size == 4) kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
+    } else if (size == 8)
+        kx_put(e, kx_i2(KX_VMOVQ, 0, d, KX_A));
+    else if (size == 4)
+        kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
     else if (dt == KN_F16) {
         kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
         kx_put(e, kx_i2(KX_VCVTPH2PS, 16, d, d));

@@ -6,14 +6,21 @@
 
 #include <string.h>
 
+static kn_ref src(const kx_writer *e, kn_ref n, uint32_t k) {
+    return kg_at(e->g, n, k);
+}
 
-static kn_ref src(const kx_writer *e, kn_ref n, uint32_t k) { return kg_at(e->g, n, k); }
+static int full(int bytes) {
+    return bytes <= 16 ? 16 : bytes <= 32 ? 32 : 64;
+}
 
-static int full(int bytes) { return bytes <= 16 ? 16 : bytes <= 32 ? 32 : 64; }
+static void put_rm(kx_writer *e, kx_ins i, const kx_rm *rm) {
+    kx_put(e, kx_with(i, rm));
+}
 
-static void put_rm(kx_writer *e, kx_ins i, const kx_rm *rm) { kx_put(e, kx_with(i, rm)); }
-
-static int field(const kx_rm *rm) { return rm->mem ? KX_IN_MEM : rm->reg; }
+static int field(const kx_rm *rm) {
+    return rm->mem ? KX_IN_MEM : rm->reg;
+}
 
 static kx_rm pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
     kx_rm m = {.mem = true};
@@ -31,8 +38,8 @@ static int log_size(int dt) {
 
 /* A form of two sources, 0: none. bcast: it takes {1toN}. */
 static kx_form_id form2(const kx_writer *e, int op, int dt, bool *bcast) {
-    static const uint16_t real[][2] = {{KX_VADDPS, KX_VADDPD}, {KX_VSUBPS, KX_VSUBPD}, {KX_VMULPS, KX_VMULPD},
-                                       {KX_VDIVPS, KX_VDIVPD}};
+    static const uint16_t real[][2] = {
+        {KX_VADDPS, KX_VADDPD}, {KX_VSUBPS, KX_VSUBPD}, {KX_VMULPS, KX_VMULPD}, {KX_VDIVPS, KX_VDIVPD}};
     static const uint16_t integer[][4] = {
         {KX_VPADDB, KX_VPADDW, KX_VPADDD, KX_VPADDQ},
         {KX_VPSUBB, KX_VPSUBW, KX_VPSUBD, KX_VPSUBQ},
@@ -42,16 +49,16 @@ static kx_form_id form2(const kx_writer *e, int op, int dt, bool *bcast) {
                                             {KX_VPMAXUB, KX_VPMAXUW, KX_VPMAXUD, KX_VPMAXUQ},
                                             {KX_VPMINSB, KX_VPMINSW, KX_VPMINSD, KX_VPMINSQ},
                                             {KX_VPMINUB, KX_VPMINUW, KX_VPMINUD, KX_VPMINUQ}};
-    int  s = log_size(dt);
-    bool fl = kn_is_float(dt);
-    *bcast = e->avx512 && s >= B4;
+    int                   s              = log_size(dt);
+    bool                  fl             = kn_is_float(dt);
+    *bcast                               = e->avx512 && s >= B4;
     switch (op) {
     case KN_OP_ADD: return (kx_form_id)(fl ? real[0][s == B8] : integer[0][s]);
     case KN_OP_SUB: return (kx_form_id)(fl ? real[1][s == B8] : integer[1][s]);
     case KN_OP_MUL: return (kx_form_id)(fl ? real[2][s == B8] : integer[2][s]);
     case KN_OP_DIV: return (kx_form_id)(fl ? real[3][s == B8] : 0);
-    case KN_OP_MAX: case KN_OP_MIN:
-        return (kx_form_id)extremes[2 * (op == KN_OP_MIN) + (kn_dtypes[dt].kind == 'U')][s];
+    case KN_OP_MAX:
+    case KN_OP_MIN: return (kx_form_id)extremes[2 * (op == KN_OP_MIN) + (kn_dtypes[dt].kind == 'U')][s];
     case KN_OP_AND: return e->avx512 ? s == B8 ? KX_VPANDQ : KX_VPANDD : KX_VPAND;
     case KN_OP_OR: return e->avx512 ? s == B8 ? KX_VPORQ : KX_VPORD : KX_VPOR;
     case KN_OP_XOR: return e->avx512 ? s == B8 ? KX_VPXORQ : KX_VPXORD : KX_VPXOR;
@@ -81,7 +88,7 @@ static void two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int bytes) 
 
 static void fused(kx_writer *e, kn_ref n, int bytes) {
     bool   dbl = kg_dtype(e->g, n) == KN_F64;
-    int    d = kx_dst(e, n);
+    int    d   = kx_dst(e, n);
     kn_ref a = src(e, n, 0), b = src(e, n, 1), c = src(e, n, 2);
     bool   ca = kg_op(e->g, a) == KN_OP_CONST;
     if (ca) {
@@ -90,9 +97,9 @@ static void fused(kx_writer *e, kn_ref n, int bytes) {
         b        = x;
         ca       = kg_op(e->g, a) == KN_OP_CONST;
     }
-    int ra = ca ? -1 : e->p->value[kx_name(e->p, a)].reg;
-    const kx_value *vb = &e->p->value[kx_name(e->p, b)];
-    bool b_reg = kg_op(e->g, b) != KN_OP_CONST && !vb->folded && vb->reg >= 0;
+    int             ra    = ca ? -1 : e->p->value[kx_name(e->p, a)].reg;
+    const kx_value *vb    = &e->p->value[kx_name(e->p, b)];
+    bool            b_reg = kg_op(e->g, b) != KN_OP_CONST && !vb->folded && vb->reg >= 0;
     if (b_reg && vb->reg == d && ra != d) { /* the one that ends here is multiplied in place */
         kn_ref x = a;
         a        = b;
@@ -100,11 +107,11 @@ static void fused(kx_writer *e, kn_ref n, int bytes) {
         ra       = d;
     }
     if (ra == d && ra >= 0) { /* 213: a = a * b + c */
-        int rb = kx_get(e, b, bytes, e->v2, n);
+        int   rb = kx_get(e, b, bytes, e->v2, n);
         kx_rm rc = kx_vec_rm(e, c, bytes, true, n);
         put_rm(e, kx_i3(dbl ? KX_VFMADD213PD : KX_VFMADD213PS, bytes, d, rb, field(&rc)), &rc);
     } else { /* 231: c = a * b + c */
-        ra = kx_get(e, a, bytes, e->v2, n);
+        ra       = kx_get(e, a, bytes, e->v2, n);
         kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
         int   rc = kx_get(e, c, bytes, d, n);
         kx_move_vec(e, d, rc, bytes);
@@ -150,8 +157,8 @@ static void extreme_real(kx_writer *e, kn_ref n, int bytes) {
 
 static void one_real(kx_writer *e, kn_ref n, int bytes) {
     int      op = kx_op(e->g, n), d = kx_dst(e, n);
-    bool     dbl = kg_dtype(e->g, n) == KN_F64;
-    uint64_t one = dbl ? 0x3ff0000000000000u : 0x3f800000u;
+    bool     dbl  = kg_dtype(e->g, n) == KN_F64;
+    uint64_t one  = dbl ? 0x3ff0000000000000u : 0x3f800000u;
     int      size = dbl ? 8 : 4;
     if (op == KN_OP_NEG) {
         int   x = kx_get(e, src(e, n, 0), bytes, e->v2, n);
@@ -163,7 +170,8 @@ static void one_real(kx_writer *e, kn_ref n, int bytes) {
         put_rm(e, kx_i3(dbl ? KX_VDIVPD : KX_VDIVPS, bytes, d, e->v0, field(&x)), &x);
     } else {
         kx_rm x = kx_vec_rm(e, src(e, n, 0), bytes, true, n);
-        if (op == KN_OP_SQRT) put_rm(e, kx_i2(dbl ? KX_VSQRTPD : KX_VSQRTPS, bytes, d, field(&x)), &x);
+        if (op == KN_OP_SQRT)
+            put_rm(e, kx_i2(dbl ? KX_VSQRTPD : KX_VSQRTPS, bytes, d, field(&x)), &x);
         else {
             kx_form_id f = e->avx512 ? dbl ? KX_VRNDSCALEPD : KX_VRNDSCALEPS : dbl ? KX_VROUNDPD : KX_VROUNDPS;
             put_rm(e, kx_imm(kx_i3(f, bytes, d, field(&x), 0), 3), &x);
@@ -180,11 +188,15 @@ static void bools(kx_writer *e, kn_ref n, int bytes) {
     if (op == KN_OP_MUL || op == KN_OP_MIN) op = KN_OP_AND;
     if (e->avx512) {
         int a = kx_mask(e, src(e, n, 0), KX_K0);
-        if (op == KN_OP_NOT) kx_put(e, kx_i2(KX_KNOTW, 0, d, a));
+        if (op == KN_OP_NOT)
+            kx_put(e, kx_i2(KX_KNOTW, 0, d, a));
         else {
             int b = kx_mask(e, src(e, n, 1), KX_K1);
-            kx_put(e, kx_i3(op == KN_OP_AND ? KX_KANDW : op == KN_OP_OR ? KX_KORW
-                                                     : op == KN_OP_CMPEQ ? KX_KXNORW : KX_KXORW, 0, d, a, b));
+            kx_put(e, kx_i3(op == KN_OP_AND     ? KX_KANDW
+                            : op == KN_OP_OR    ? KX_KORW
+                            : op == KN_OP_CMPEQ ? KX_KXNORW
+                                                : KX_KXORW,
+                            0, d, a, b));
         }
     } else if (op == KN_OP_NOT) {
         kx_rm m = pool_lanes(e, ~(uint64_t)0, 8, bytes);
@@ -192,8 +204,12 @@ static void bools(kx_writer *e, kn_ref n, int bytes) {
     } else {
         int   a = kx_get(e, src(e, n, 0), bytes, e->v2, n);
         kx_rm b = kx_vec_rm(e, src(e, n, 1), bytes, false, n);
-        put_rm(e, kx_i3(op == KN_OP_AND ? KX_VPAND : op == KN_OP_OR ? KX_VPOR
-                                                 : op == KN_OP_CMPEQ ? KX_VPCMPEQD : KX_VPXOR, bytes, d, a, field(&b)),
+        put_rm(e,
+               kx_i3(op == KN_OP_AND     ? KX_VPAND
+                     : op == KN_OP_OR    ? KX_VPOR
+                     : op == KN_OP_CMPEQ ? KX_VPCMPEQD
+                                         : KX_VPXOR,
+                     bytes, d, a, field(&b)),
                &b);
     }
     kx_done(e, n, d);
@@ -213,9 +229,10 @@ static int integer_predicate(int op) {
 /* Four-byte lanes without AVX-512: equal, or greater of signed ones; the rest by exchange and inversion. */
 static void compare_avx2(kx_writer *e, kn_ref n, int bytes) {
     int  op = kx_op(e->g, n), d = kx_dst(e, n), st = kg_dtype(e->g, src(e, n, 0));
-    bool swap = op == KN_OP_CMPLT || op == KN_OP_CMPGE, invert = op == KN_OP_CMPNE || op == KN_OP_CMPLE || op == KN_OP_CMPGE;
-    bool equal = op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
-    int  a = kx_get(e, src(e, n, swap), bytes, e->v2, n);
+    bool swap   = op == KN_OP_CMPLT || op == KN_OP_CMPGE,
+         invert = op == KN_OP_CMPNE || op == KN_OP_CMPLE || op == KN_OP_CMPGE;
+    bool equal  = op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
+    int  a      = kx_get(e, src(e, n, swap), bytes, e->v2, n);
     if (st == KN_U32 && !equal) { /* signed, once both are moved by 2^31 */
         kx_rm m = pool_lanes(e, 0x80000000u, 4, bytes);
         put_rm(e, kx_i3(KX_VPXOR, bytes, e->v0, a, KX_IN_MEM), &m);
@@ -235,9 +252,9 @@ static void compare_avx2(kx_writer *e, kn_ref n, int bytes) {
 
 static void compare(kx_writer *e, kn_ref n, int w) {
     static const uint16_t with_sign[] = {KX_VPCMPB_K, KX_VPCMPW_K, KX_VPCMPD_K, KX_VPCMPQ_K},
-                          without[] = {KX_VPCMPUB_K, KX_VPCMPUW_K, KX_VPCMPUD_K, KX_VPCMPUQ_K};
-    int    op = kx_op(e->g, n), st = kg_dtype(e->g, src(e, n, 0)), d, bytes = full(w * kx_held_size(e->p, st));
-    bool   fl = kn_is_float(st), dbl = st == KN_F64;
+                          without[]   = {KX_VPCMPUB_K, KX_VPCMPUW_K, KX_VPCMPUD_K, KX_VPCMPUQ_K};
+    int  op = kx_op(e->g, n), st = kg_dtype(e->g, src(e, n, 0)), d, bytes = full(w * kx_held_size(e->p, st));
+    bool fl = kn_is_float(st), dbl = st == KN_F64;
     if (st == KN_BOOL) {
         bools(e, n, full(w * 4));
         return;
@@ -247,9 +264,9 @@ static void compare(kx_writer *e, kn_ref n, int w) {
         return;
     }
     if (!e->avx512 && dbl) bytes = full(w * 8);
-    d        = kx_dst(e, n);
-    int   a  = kx_get(e, src(e, n, 0), bytes, e->v2, n);
-    kx_rm b  = kx_vec_rm(e, src(e, n, 1), bytes, fl || log_size(st) >= B4, n);
+    d       = kx_dst(e, n);
+    int   a = kx_get(e, src(e, n, 0), bytes, e->v2, n);
+    kx_rm b = kx_vec_rm(e, src(e, n, 1), bytes, fl || log_size(st) >= B4, n);
     if (e->avx512) {
         kx_form_id form = fl ? dbl ? KX_VCMPPD_K : KX_VCMPPS_K
                              : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[log_size(st)];
@@ -259,7 +276,8 @@ static void compare(kx_writer *e, kn_ref n, int w) {
         if (dbl && bytes == 32) { /* lanes of eight bytes to lanes of four */
             kx_put(e, kx_imm(kx_i3(KX_VEXTRACTF128, 0, e->v0, d, 0), 1));
             kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, e->v0, 0), 0x88));
-        } else if (dbl) kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, d, 0), 0x88));
+        } else if (dbl)
+            kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, d, 0), 0x88));
     }
     kx_done(e, n, d);
 }
@@ -286,13 +304,13 @@ static void shift(kx_writer *e, kn_ref n, int bytes) {
     static const uint16_t by_const[3][4] = {{0, KX_VPSLLWI, KX_VPSLLDI, KX_VPSLLQI},
                                             {0, KX_VPSRLWI, KX_VPSRLDI, KX_VPSRLQI},
                                             {0, KX_VPSRAWI, KX_VPSRADI, KX_VPSRAQI}};
-    static const uint16_t by_lane[3][4] = {{0, KX_VPSLLVW, KX_VPSLLVD, KX_VPSLLVQ},
-                                           {0, KX_VPSRLVW, KX_VPSRLVD, KX_VPSRLVQ},
-                                           {0, KX_VPSRAVW, KX_VPSRAVD, KX_VPSRAVQ}};
-    int    dt = kg_dtype(e->g, n), s = log_size(dt), d = kx_dst(e, n), width = 8 * kn_dsize(dt);
-    int    kind = kx_op(e->g, n) == KN_OP_SHL ? 0 : kn_dtypes[dt].kind == 'I' ? 2 : 1;
-    kn_ref by = src(e, n, 1);
-    int    a = kx_get(e, src(e, n, 0), bytes, e->v2, n);
+    static const uint16_t by_lane[3][4]  = {{0, KX_VPSLLVW, KX_VPSLLVD, KX_VPSLLVQ},
+                                            {0, KX_VPSRLVW, KX_VPSRLVD, KX_VPSRLVQ},
+                                            {0, KX_VPSRAVW, KX_VPSRAVD, KX_VPSRAVQ}};
+    int                   dt = kg_dtype(e->g, n), s = log_size(dt), d = kx_dst(e, n), width = 8 * kn_dsize(dt);
+    int                   kind = kx_op(e->g, n) == KN_OP_SHL ? 0 : kn_dtypes[dt].kind == 'I' ? 2 : 1;
+    kn_ref                by   = src(e, n, 1);
+    int                   a    = kx_get(e, src(e, n, 0), bytes, e->v2, n);
     if (kg_op(e->g, by) == KN_OP_CONST) {
         int64_t c = kg_const_int(e->g, by);
         if (c < 0 || c >= width) c = kind == 2 ? width - 1 : width; /* the instruction gives 0 from the width on */
@@ -305,8 +323,8 @@ static void shift(kx_writer *e, kn_ref n, int bytes) {
 }
 
 static void one_integer(kx_writer *e, kn_ref n, int bytes) {
-    bool       bcast;
-    int        d = kx_dst(e, n), dt = kg_dtype(e->g, n);
+    bool bcast;
+    int  d = kx_dst(e, n), dt = kg_dtype(e->g, n);
     if (kx_op(e->g, n) == KN_OP_NOT) {
         kx_rm m = pool_lanes(e, ~(uint64_t)0, 8, bytes);
         put_rm(e, kx_i3(form2(e, KN_OP_XOR, dt, &bcast), bytes, d, kx_get(e, src(e, n, 0), bytes, e->v2, n), KX_IN_MEM),
@@ -341,9 +359,14 @@ static void saturate(kx_writer *e, kn_ref n, int bytes) {
 }
 
 static kx_form_id widen_form(int from, int to, bool sign) {
-    static const uint16_t f[2][4][4] = {
-        {{0, KX_VPMOVZXBW, KX_VPMOVZXBD, KX_VPMOVZXBQ}, {0, 0, KX_VPMOVZXWD, KX_VPMOVZXWQ}, {0, 0, 0, KX_VPMOVZXDQ}, {0}},
-        {{0, KX_VPMOVSXBW, KX_VPMOVSXBD, KX_VPMOVSXBQ}, {0, 0, KX_VPMOVSXWD, KX_VPMOVSXWQ}, {0, 0, 0, KX_VPMOVSXDQ}, {0}}};
+    static const uint16_t f[2][4][4] = {{{0, KX_VPMOVZXBW, KX_VPMOVZXBD, KX_VPMOVZXBQ},
+                                         {0, 0, KX_VPMOVZXWD, KX_VPMOVZXWQ},
+                                         {0, 0, 0, KX_VPMOVZXDQ},
+                                         {0}},
+                                        {{0, KX_VPMOVSXBW, KX_VPMOVSXBD, KX_VPMOVSXBQ},
+                                         {0, 0, KX_VPMOVSXWD, KX_VPMOVSXWQ},
+                                         {0, 0, 0, KX_VPMOVSXDQ},
+                                         {0}}};
     return (kx_form_id)f[sign][from][to];
 }
 
@@ -359,7 +382,8 @@ static void repeat(kx_writer *e, kn_ref n, int bytes) {
     if (dt == KN_BOOL) {
         kx_put(e, kx_i2(KX_MOV, 8, KX_A, kx_gp(e, x, KX_A)));
         kx_put(e, kx_i1(KX_NEG, 4, KX_A));
-        if (e->avx512) kx_put(e, kx_i2(KX_KMOVW_KR, 0, d, KX_A));
+        if (e->avx512)
+            kx_put(e, kx_i2(KX_KMOVW_KR, 0, d, KX_A));
         else {
             kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
             kx_put(e, kx_i2(KX_VPBROADCASTD, bytes, d, d));
@@ -368,7 +392,7 @@ static void repeat(kx_writer *e, kn_ref n, int bytes) {
         return;
     }
     static const uint16_t spread[] = {KX_VPBROADCASTB, KX_VPBROADCASTW, KX_VPBROADCASTD, KX_VPBROADCASTQ};
-    int s = size == 1 ? B1 : size == 2 ? B2 : size == 4 ? B4 : B8;
+    int                   s        = size == 1 ? B1 : size == 2 ? B2 : size == 4 ? B4 : B8;
     if (e->p->value[x].folded) {
         kx_rm m = kx_vec_rm(e, x, 16, false, x);
         put_rm(e, kx_i2((kx_form_id)spread[s], bytes, d, KX_IN_MEM), &m);
@@ -400,27 +424,42 @@ static void convert(kx_writer *e, kn_ref n, int w) {
     int    dt = kg_dtype(e->g, n), st = kg_dtype(e->g, x), ds = kx_held_size(e->p, dt), ss = kx_held_size(e->p, st);
     int    bytes = full(w * ds), from = full(w * ss), most = KN_MAX(bytes, from), d;
     bool   fd = kn_is_float(dt), fs = kn_is_float(st);
-    if (kg_op(e->g, x) == KN_OP_ADD) { count_lanes(e, n, w, bytes); return; }
-    if (!kx_is_lanes(e->g, x)) { repeat(e, n, bytes); return; }
-    if (st == KN_F32 && dt == KN_I32) { saturate(e, n, bytes); return; }
+    if (kg_op(e->g, x) == KN_OP_ADD) {
+        count_lanes(e, n, w, bytes);
+        return;
+    }
+    if (!kx_is_lanes(e->g, x)) {
+        repeat(e, n, bytes);
+        return;
+    }
+    if (st == KN_F32 && dt == KN_I32) {
+        saturate(e, n, bytes);
+        return;
+    }
     d = kx_dst(e, n);
     if (st == KN_BOOL) {
         uint64_t one = dt == KN_F64 ? 0x3ff0000000000000u : fd ? 0x3f800000u : 1;
-        kx_rm    m = pool_lanes(e, one, ds, bytes);
-        if (e->avx512) put_rm(e, kx_masked(kx_i2(ds == 8 ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM),
-                                           kx_mask(e, x, KX_K0), true), &m);
-        else put_rm(e, kx_i3(KX_VPAND, bytes, d, kx_get(e, x, bytes, e->v2, n), KX_IN_MEM), &m);
+        kx_rm    m   = pool_lanes(e, one, ds, bytes);
+        if (e->avx512)
+            put_rm(e,
+                   kx_masked(kx_i2(ds == 8 ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM), kx_mask(e, x, KX_K0),
+                             true),
+                   &m);
+        else
+            put_rm(e, kx_i3(KX_VPAND, bytes, d, kx_get(e, x, bytes, e->v2, n), KX_IN_MEM), &m);
         kx_done(e, n, d);
         return;
     }
-    int v = kx_get(e, x, from, e->v2, n);
+    int        v    = kx_get(e, x, from, e->v2, n);
     kx_form_id form = KX_NOTHING;
     if (fd && fs) {
         form = ds > ss ? KX_VCVTPS2PD : ds < ss ? KX_VCVTPD2PS : KX_NOTHING;
     } else if (fd) {
         bool u = kn_dtypes[st].kind == 'U';
-        if (ss == 8) form = ds == 8 ? u ? KX_VCVTUQQ2PD : KX_VCVTQQ2PD : u ? KX_VCVTUQQ2PS : KX_VCVTQQ2PS;
-        else form = ds == 8 ? u ? KX_VCVTUDQ2PD : KX_VCVTDQ2PD : u ? KX_VCVTUDQ2PS : KX_VCVTDQ2PS;
+        if (ss == 8)
+            form = ds == 8 ? u ? KX_VCVTUQQ2PD : KX_VCVTQQ2PD : u ? KX_VCVTUQQ2PS : KX_VCVTQQ2PS;
+        else
+            form = ds == 8 ? u ? KX_VCVTUDQ2PD : KX_VCVTDQ2PD : u ? KX_VCVTUDQ2PS : KX_VCVTDQ2PS;
     } else if (ds > ss) {
         form = widen_form(log_size(st), log_size(dt), kn_dtypes[st].kind == 'I');
     } else if (ds < ss && e->avx512) {
@@ -429,8 +468,10 @@ static void convert(kx_writer *e, kn_ref n, int w) {
         kx_refused(e, n, "no conversion of lanes");
         return;
     }
-    if (form) kx_put(e, kx_i2(form, most, d, v));
-    else kx_move_vec(e, d, v, bytes);
+    if (form)
+        kx_put(e, kx_i2(form, most, d, v));
+    else
+        kx_move_vec(e, d, v, bytes);
     if (dt == KN_F16 && st == KN_F32) {
         kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, bytes, d, d), 0));
         kx_put(e, kx_i2(KX_VCVTPH2PS, bytes, d, d));
@@ -443,9 +484,12 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     bool fl = kn_is_float(dt), bcast;
     switch (op) {
     case KN_OP_CAST: convert(e, n, w); return;
-    case KN_OP_CMPLT: case KN_OP_CMPGT: case KN_OP_CMPLE: case KN_OP_CMPGE: case KN_OP_CMPNE: case KN_OP_CMPEQ:
-        compare(e, n, w);
-        return;
+    case KN_OP_CMPLT:
+    case KN_OP_CMPGT:
+    case KN_OP_CMPLE:
+    case KN_OP_CMPGE:
+    case KN_OP_CMPNE:
+    case KN_OP_CMPEQ: compare(e, n, w); return;
     default: break;
     }
     if (dt == KN_BOOL) {
@@ -455,14 +499,20 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     switch (op) {
     case KN_OP_WHERE: choose(e, n, bytes); return;
     case KN_OP_MULACC: fused(e, n, bytes); return;
-    case KN_OP_SHL: case KN_OP_SHR: shift(e, n, bytes); return;
+    case KN_OP_SHL:
+    case KN_OP_SHR: shift(e, n, bytes); return;
     case KN_OP_NOT: one_integer(e, n, bytes); return;
     case KN_OP_NEG:
-        if (fl) one_real(e, n, bytes);
-        else one_integer(e, n, bytes);
+        if (fl)
+            one_real(e, n, bytes);
+        else
+            one_integer(e, n, bytes);
         return;
-    case KN_OP_SQRT: case KN_OP_RECIP: case KN_OP_TRUNC: one_real(e, n, bytes); return;
-    case KN_OP_MAX: case KN_OP_MIN:
+    case KN_OP_SQRT:
+    case KN_OP_RECIP:
+    case KN_OP_TRUNC: one_real(e, n, bytes); return;
+    case KN_OP_MAX:
+    case KN_OP_MIN:
         if (fl) {
             extreme_real(e, n, bytes);
             return;
@@ -471,6 +521,8 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     default: break;
     }
     kx_form_id form = form2(e, op, dt, &bcast);
-    if (form == KX_NOTHING) kx_refused(e, n, "no form on lanes");
-    else two(e, n, form, bcast, bytes);
+    if (form == KX_NOTHING)
+        kx_refused(e, n, "no form on lanes");
+    else
+        two(e, n, form, bcast, bytes);
 }

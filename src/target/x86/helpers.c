@@ -17,31 +17,51 @@ static uint64_t h_bits(double v) {
     return u;
 }
 
-static void kx_h_sin(uint64_t *io) { io[0] = h_bits(sin(h_double(io[0]))); }
-static void kx_h_exp2(uint64_t *io) { io[0] = h_bits(exp2(h_double(io[0]))); }
-static void kx_h_log2(uint64_t *io) { io[0] = h_bits(log2(h_double(io[0]))); }
-static void kx_h_pow(uint64_t *io) { io[0] = h_bits(pow(h_double(io[0]), h_double(io[1]))); }
+static void kx_h_sin(uint64_t *io) {
+    io[0] = h_bits(sin(h_double(io[0])));
+}
+static void kx_h_exp2(uint64_t *io) {
+    io[0] = h_bits(exp2(h_double(io[0])));
+}
+static void kx_h_log2(uint64_t *io) {
+    io[0] = h_bits(log2(h_double(io[0])));
+}
+static void kx_h_pow(uint64_t *io) {
+    io[0] = h_bits(pow(h_double(io[0]), h_double(io[1])));
+}
 
 static void h_round(uint64_t *io, int dt) {
     io[0] = h_bits(kn_cast_scalar((kn_scalar){.f = h_double(io[0])}, KN_F64, dt).f);
 }
-static void kx_h_round_f8e4m3(uint64_t *io) { h_round(io, KN_F8E4M3); }
-static void kx_h_round_f8e5m2(uint64_t *io) { h_round(io, KN_F8E5M2); }
+static void kx_h_round_f8e4m3(uint64_t *io) {
+    h_round(io, KN_F8E4M3);
+}
+static void kx_h_round_f8e5m2(uint64_t *io) {
+    h_round(io, KN_F8E5M2);
+}
 
 static void h_to(uint64_t *io, int dt) {
     uint8_t b = 0;
     kn_store_scalar(&b, dt, (kn_scalar){.f = h_double(io[0])});
     io[0] = b;
 }
-static void kx_h_to_f8e4m3(uint64_t *io) { h_to(io, KN_F8E4M3); }
-static void kx_h_to_f8e5m2(uint64_t *io) { h_to(io, KN_F8E5M2); }
+static void kx_h_to_f8e4m3(uint64_t *io) {
+    h_to(io, KN_F8E4M3);
+}
+static void kx_h_to_f8e5m2(uint64_t *io) {
+    h_to(io, KN_F8E5M2);
+}
 
 static void h_from(uint64_t *io, int dt) {
     uint8_t b = (uint8_t)io[0];
     io[0]     = h_bits(kn_load_scalar(&b, dt).f);
 }
-static void kx_h_from_f8e4m3(uint64_t *io) { h_from(io, KN_F8E4M3); }
-static void kx_h_from_f8e5m2(uint64_t *io) { h_from(io, KN_F8E5M2); }
+static void kx_h_from_f8e4m3(uint64_t *io) {
+    h_from(io, KN_F8E4M3);
+}
+static void kx_h_from_f8e5m2(uint64_t *io) {
+    h_from(io, KN_F8E5M2);
+}
 
 void (*const kx_helper_fn[])(uint64_t *io) = {
 #define HELPER(name) kx_h_##name,

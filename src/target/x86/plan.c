@@ -62,8 +62,10 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_address *a) {
         a->disp = kg_const_int(g, kg_at(g, t, 1));
         t       = kg_at(g, t, 0);
     }
-    if (kg_op(g, t) == KN_OP_CONST) a->disp += kg_const_int(g, t);
-    else a->off = t;
+    if (kg_op(g, t) == KN_OP_CONST)
+        a->disp += kg_const_int(g, t);
+    else
+        a->off = t;
 }
 
 static bool is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
@@ -108,7 +110,9 @@ static int operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         if (!is_cell(g, kg_at(g, n, 0))) m += place_operands(p, kg_at(g, n, 0), out + m);
         break;
     case KN_OP_END: out[m++] = kg_at(g, n, 1), n = kg_at(g, n, 1); break; /* the counter, and its bound */
-    case KN_OP_RANGE: case KN_OP_INS: case KN_OP_BITCAST: break;
+    case KN_OP_RANGE:
+    case KN_OP_INS:
+    case KN_OP_BITCAST: break;
     default: return 0;
     }
     for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE ? 1 : 0; k < kg_nsrc(g, n); k++) {
@@ -130,18 +134,18 @@ static int operands(const kx_plan *p, kn_ref n, kn_ref *out) {
 /* ---- loops, needs, folds --------------------------------------------------------------------------------------- */
 
 static bool find_loops(kx_plan *p) {
-    const kn_graph *g = p->g;
+    const kn_graph *g   = p->g;
     int             top = -1;
     for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i];
+        kn_ref x       = p->list[i];
         p->value[x].at = i + 1;
         if (is_loop(g, x)) {
             if (p->nloop == KX_MAX_LOOPS) return kn_fail(p->f, KN_ERR_UNSUPPORTED, "plan x86: too many loops");
             if (top >= 0) p->loop[top].inner = false;
-            p->loop[p->nloop] = (kx_loop){.range = x, .open = i, .parent = top, .inner = true,
-                                          .depth = top < 0 ? 0 : p->loop[top].depth + 1};
-            p->loop_of[i]     = top;
-            top               = p->nloop++;
+            p->loop[p->nloop] = (kx_loop){
+                .range = x, .open = i, .parent = top, .inner = true, .depth = top < 0 ? 0 : p->loop[top].depth + 1};
+            p->loop_of[i] = top;
+            top           = p->nloop++;
         } else if (kg_op(g, x) == KN_OP_END) {
             p->loop[top].close = i;
             top                = p->loop[top].parent;
@@ -185,7 +189,7 @@ static void count_uses(kx_plan *p) {
         if (op == KN_OP_STORE || op == KN_OP_END || is_loop(p->g, x)) p->value[x].needed = true;
         if (!p->value[x].needed) continue;
         p->value[x].step = is_step(p, x);
-        int m = operands(p, x, o);
+        int m            = operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
@@ -203,11 +207,14 @@ static int memory_operand(const kx_plan *p, kn_ref n, int k) {
     int             dt = kg_dtype(g, n), op = kx_op(g, n), st = kg_dtype(g, kg_at(g, n, 0));
     bool            fl = kn_is_float(dt) && kn_dsize(dt) >= 4, lanes = kx_is_lanes(g, n);
     if (kg_op(g, n) != KN_OP_INS) return 0;
-    if (op == KN_OP_CAST) return lanes && !kx_is_lanes(g, kg_at(g, n, 0)) && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
+    if (op == KN_OP_CAST)
+        return lanes && !kx_is_lanes(g, kg_at(g, n, 0)) && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
     if (kn_is_int(dt) && !lanes) return 0;
     switch (op) {
-    case KN_OP_ADD: case KN_OP_MUL: return (fl || (lanes && kn_is_int(dt) && kn_dsize(dt) == 4)) && k == 1;
-    case KN_OP_SUB: case KN_OP_DIV: return fl && k == 1;
+    case KN_OP_ADD:
+    case KN_OP_MUL: return (fl || (lanes && kn_is_int(dt) && kn_dsize(dt) == 4)) && k == 1;
+    case KN_OP_SUB:
+    case KN_OP_DIV: return fl && k == 1;
     case KN_OP_MULACC: return fl && k == 1;
     default: return 0;
     }
@@ -241,13 +248,22 @@ static bool writes_early(const kx_plan *p, kn_ref n) {
     if (kg_op(g, n) != KN_OP_INS) return false;
     bool fl = kn_is_float(dt), lanes = kx_is_lanes(g, n);
     switch (op) {
-    case KN_OP_ADD: case KN_OP_SUB: case KN_OP_MUL: case KN_OP_DIV: return fl && kn_dsize(dt) < 4;
+    case KN_OP_ADD:
+    case KN_OP_SUB:
+    case KN_OP_MUL:
+    case KN_OP_DIV: return fl && kn_dsize(dt) < 4;
     case KN_OP_MULACC: return fl && kn_dsize(dt) < 4;
-    case KN_OP_AND: case KN_OP_OR: case KN_OP_XOR: return false;
+    case KN_OP_AND:
+    case KN_OP_OR:
+    case KN_OP_XOR: return false;
     case KN_OP_CAST: return fl || kn_is_float(kg_dtype(g, kg_at(g, n, 0))) || dt == KN_BOOL;
-    case KN_OP_NEG: case KN_OP_NOT: case KN_OP_SHL: case KN_OP_SHR: return false;
+    case KN_OP_NEG:
+    case KN_OP_NOT:
+    case KN_OP_SHL:
+    case KN_OP_SHR: return false;
     case KN_OP_WHERE: return !lanes || !p->avx512;
-    case KN_OP_MAX: case KN_OP_MIN: return fl;
+    case KN_OP_MAX:
+    case KN_OP_MIN: return fl;
     default: return true;
     }
 }
@@ -312,10 +328,10 @@ static bool name_cells(kx_plan *p) {
 /* ---- intervals ------------------------------------------------------------------------------------------------- */
 
 static void touch(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
-    kn_ref    v = kx_name(p, n);
-    kx_value *x = &p->value[v];
+    kn_ref    v   = kx_name(p, n);
+    kx_value *x   = &p->value[v];
     int32_t   end = at;
-    double    w = 1;
+    double    w   = 1;
     for (int l = place_loop; l >= 0; l = p->loop[l].parent) {
         w *= 8;
         if ((int32_t)(2 * p->loop[l].open) > x->start || x->start < 0) /* defined outside: lives through it */
@@ -367,16 +383,18 @@ static void find_intervals(kx_plan *p) {
         int m = operands(p, x, o);
         if (op == KN_OP_END) l = loop_numbered(p, kg_at(g, x, 1));
         for (int k = 0; k < m; k++) touch(p, o[k], at, l);
-        if (op == KN_OP_STORE && is_cell(g, kg_at(g, x, 0))) define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
-        else if (op != KN_OP_STORE && op != KN_OP_END) define(p, x, writes_early(p, x) ? at - 1 : at, l);
+        if (op == KN_OP_STORE && is_cell(g, kg_at(g, x, 0)))
+            define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
+        else if (op != KN_OP_STORE && op != KN_OP_END)
+            define(p, x, writes_early(p, x) ? at - 1 : at, l);
     }
 }
 
 /* ---- the scan -------------------------------------------------------------------------------------------------- */
 
 typedef struct interval {
-    kn_ref   node;
-    int32_t  start;
+    kn_ref  node;
+    int32_t start;
 } interval;
 
 static int by_start(const void *a, const void *b) {
@@ -387,8 +405,8 @@ static int by_start(const void *a, const void *b) {
 
 /* Registers to give out, the ones that a callee keeps last. */
 static int pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
-    static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11, KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14,
-                                 KX_R15};
+    static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8,  KX_R9,  KX_R10, KX_R11,
+                                 KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
     int                  n = 0, most = p->regs ? KN_MAX(1, p->regs - 3) : 64;
     if (bank == KX_BANK_GP)
         for (; n < KN_COUNT(gp) && n < most; n++) out[n] = gp[n];
@@ -422,7 +440,7 @@ static int wish(const kx_plan *p, kn_ref n) {
 }
 
 static bool scan(kx_plan *p, bool *fits) {
-    const kn_alloc *a = kg_alloc(p->g);
+    const kn_alloc *a  = kg_alloc(p->g);
     interval       *in = kn_zalloc(a, (p->size + 1) * sizeof *in);
     kn_ref          active[KX_BANKS][32];
     int             nactive[KX_BANKS] = {0}, count = 0, npool[KX_BANKS];
@@ -441,8 +459,10 @@ static bool scan(kx_plan *p, bool *fits) {
         uint32_t  busy = 0;
         for (int k = 0; k < nactive[b]; k++) {
             kx_value *o = &p->value[active[b][k]];
-            if (o->end <= v->start) active[b][k--] = active[b][--nactive[b]];
-            else busy |= 1u << o->reg;
+            if (o->end <= v->start)
+                active[b][k--] = active[b][--nactive[b]];
+            else
+                busy |= 1u << o->reg;
         }
         hint = wish(p, n);
         for (int k = 0; k < npool[b] && reg < 0; k++)
@@ -491,15 +511,15 @@ static void count_spills(kx_plan *p) {
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f) {
     memset(p, 0, sizeof *p);
-    p->g      = g;
-    p->list   = kg_src(g, linear);
-    p->n      = kg_nsrc(g, linear);
-    p->f      = f;
-    p->avx512 = kx_level(c) == KX_AVX512;
-    p->regs   = c->regs;
-    p->tight  = c->regs != 0;
-    p->size   = kg_count(g);
-    p->value  = kn_zalloc(kg_alloc(g), p->size * sizeof *p->value);
+    p->g       = g;
+    p->list    = kg_src(g, linear);
+    p->n       = kg_nsrc(g, linear);
+    p->f       = f;
+    p->avx512  = kx_level(c) == KX_AVX512;
+    p->regs    = c->regs;
+    p->tight   = c->regs != 0;
+    p->size    = kg_count(g);
+    p->value   = kn_zalloc(kg_alloc(g), p->size * sizeof *p->value);
     p->loop_of = kn_zalloc(kg_alloc(g), (p->n + 1) * sizeof *p->loop_of);
     bool ok = (p->value && p->loop_of) || kn_oom(f), fits = false;
     for (size_t i = 0; ok && i < p->size; i++) {

@@ -40,17 +40,17 @@ typedef struct kx_plan {
     uint32_t        n;
     kn_fault       *f;
     bool            avx512;
-    int             regs;      /* kt_choice's */
-    bool            tight;     /* values lie in the frame: more registers are kept for their way */
-    kx_value       *value;     /* per node */
+    int             regs;  /* kt_choice's */
+    bool            tight; /* values lie in the frame: more registers are kept for their way */
+    kx_value       *value; /* per node */
     size_t          size;
-    int            *loop_of;   /* per place: the loop it stands in, -1 none */
+    int            *loop_of; /* per place: the loop it stands in, -1 none */
     kx_loop         loop[KX_MAX_LOOPS];
     int             nloop;
-    int32_t         frame;     /* bytes of it so far */
+    int32_t         frame;          /* bytes of it so far */
     uint32_t        used[KX_BANKS]; /* registers */
-    uint32_t        spills;    /* uses and definitions in the frame, in innermost loops */
-    uint8_t         scratch[4]; /* vectors: for sequences; of a result; of sources */
+    uint32_t        spills;         /* uses and definitions in the frame, in innermost loops */
+    uint8_t         scratch[4];     /* vectors: for sequences; of a result; of sources */
 } kx_plan;
 
 /* Memory operand of a place: storage, scalar (0 none) and constant, in elements. */

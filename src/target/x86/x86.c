@@ -24,12 +24,14 @@ static bool render(const kn_graph *g, kn_ref linear, const char *symbol, const k
     return kx_render(g, linear, c, out, f);
 }
 
-const kt_target kt_x86 = {.name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = cut,
-                          .render = render};
+const kt_target kt_x86 = {
+    .name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = cut, .render = render};
 
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
-    static const struct { const char *name; int level; } levels[] = {
-        {":scalar", KX_SCALAR}, {":avx2", KX_AVX2}, {":avx512", KX_AVX512}};
+    static const struct {
+        const char *name;
+        int         level;
+    } levels[] = {{":scalar", KX_SCALAR}, {":avx2", KX_AVX2}, {":avx512", KX_AVX512}};
     while (*text) {
         size_t n = 0;
         for (int k = 0; k < KN_COUNT(levels) && !n; k++) {

@@ -7,7 +7,7 @@
 enum { KX_MACHINE, KX_SCALAR, KX_AVX2, KX_AVX512 }; /* kt_choice.level */
 
 /* The level of a choice, after what the machine has. */
-int  kx_level(const kt_choice *c);
+int kx_level(const kt_choice *c);
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
