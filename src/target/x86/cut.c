@@ -43,7 +43,7 @@ int kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk) {
     return chunk < t->full ? c->lanes : t->rest[chunk - t->full];
 }
 
-static int chunk_of(const kx_cut *c, const kx_tile *t, int64_t lane) {
+static int ct_chunk_of(const kx_cut *c, const kx_tile *t, int64_t lane) {
     int ch = 0;
     while (ch + 1 < t->nchunk && kx_chunk_start(c, t, ch + 1) <= lane) ch++;
     return ch;
@@ -68,13 +68,13 @@ int64_t kx_element_in(const kx_tile *s, const kx_tile *d, int64_t row, int64_t l
 
 /* ---- what is needed -------------------------------------------------------------------------------------------- */
 
-static kn_ref ask(kx_cut *c, kn_ref n, int64_t at, bool vector) {
+static kn_ref ct_ask(kx_cut *c, kn_ref n, int64_t at, bool vector) {
     if (!KN_GROW(kg_alloc(c->g), c->stack, c->stack_cap, c->nstack + 1)) return kn_oom(c->f), 0;
     c->stack[c->nstack++] = (kx_need){n, at, vector};
     return 0;
 }
 
-static kn_ref *slots_of(kx_cut *c, kn_ref **table, kn_ref n, int64_t count) {
+static kn_ref *ct_slots_of(kx_cut *c, kn_ref **table, kn_ref n, int64_t count) {
     if (table[n]) return table[n];
     if (count < 1 || count > 1 << 20) return kx_refuse(c, n, "a tile is too large"), NULL;
     if (!(table[n] = kn_arena_get(&c->arena, (size_t)count * sizeof **table))) return kn_oom(c->f), NULL;
@@ -86,13 +86,13 @@ kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell) {
     if (kg_op(c->g, n) == KN_OP_CONST)
         return kg_dtype(c->g, n) == KN_INDEX ? kg_int(c->g, c->index, kg_const_int(c->g, n)) : n;
     if (c->vec[n] && c->vec[n][cell]) return c->vec[n][cell];
-    return ask(c, n, cell, true);
+    return ct_ask(c, n, cell, true);
 }
 
 kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element) {
     if (kg_op(c->g, n) == KN_OP_CONST) return n;
     if (c->sca[n] && c->sca[n][element]) return c->sca[n][element];
-    return ask(c, n, element, false);
+    return ct_ask(c, n, element, false);
 }
 
 kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes) {
@@ -114,7 +114,7 @@ kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk)
 
 /* ---- lanes by way of memory -------------------------------------------------------------------------------------- */
 
-static kn_ref run_of(kx_cut *c, kn_ref buffer, int w) {
+static kn_ref ct_run_of(kx_cut *c, kn_ref buffer, int w) {
     return kg_index(c->g, buffer, (kn_ref[]){kg_iota(c->g, w, 0, KN_AXIS_UPCAST, 1, 0)}, 1);
 }
 
@@ -124,7 +124,7 @@ bool kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out) {
         return true;
     }
     kn_ref tmp = kg_buffer(c->g, c->next_local++, w, kg_dtype(c->g, v), 0, KN_LOCAL);
-    kn_ref put = kg_store(c->g, run_of(c, tmp, w), v, 0), from = kg_after(c->g, tmp, &put, 1);
+    kn_ref put = kg_store(c->g, ct_run_of(c, tmp, w), v, 0), from = kg_after(c->g, tmp, &put, 1);
     for (int l = 0; l < w; l++) {
         kn_ref i = kg_idx(c->g, l);
         if (!(out[l] = kg_load(c->g, kg_index(c->g, from, &i, 1)))) return false;
@@ -145,12 +145,12 @@ kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
                                               : kx_node(c, KN_OP_CAST, held, 0, &x, 1);
         put[l] = kg_store(c->g, kg_index(c->g, tmp, &i, 1), x, 0);
     }
-    return kg_load(c->g, run_of(c, kg_after(c->g, tmp, put, w), w));
+    return kg_load(c->g, ct_run_of(c, kg_after(c->g, tmp, put, w), w));
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-static kn_ref pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
+static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_ref x[KN_MAX_LANES];
     int    w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
     for (int l = 0; l < w; l++)
@@ -159,7 +159,7 @@ static kn_ref pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
 }
 
 /* Source row sr of a REDUCE falls on row `row` of the result. */
-static bool falls_on(const kx_tile *s, const kx_tile *d, int64_t sr, int64_t row) {
+static bool ct_falls_on(const kx_tile *s, const kx_tile *d, int64_t sr, int64_t row) {
     for (int i = s->rank - 2; i >= 0; i--) {
         if (d->dims[i] > 1 && row % d->dims[i] != sr % s->dims[i]) return false;
         row /= d->dims[i];
@@ -169,7 +169,7 @@ static bool falls_on(const kx_tile *s, const kx_tile *d, int64_t sr, int64_t row
 }
 
 /* Lanes folded into one: registers of all lanes first, then halves. */
-static kn_ref fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
+static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
     kn_graph *g  = c->g;
     int       dt = kg_dtype(g, v);
     while (w > 1) {
@@ -180,7 +180,7 @@ static kn_ref fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
             for (int l = 1; l < w; l++) x[0] = kx_combine(c, op, dt, 0, x[0], x[l]);
             return x[0];
         }
-        kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, run_of(c, tmp, w), v, 0);
+        kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, ct_run_of(c, tmp, w), v, 0);
         kn_ref from = kg_after(g, tmp, &put, 1), iota = kg_iota(g, half, 0, KN_AXIS_UPCAST, 1, 0);
         kn_ref hi = kg_op2(g, KN_OP_ADD, kg_idx(g, half), iota);
         v = kx_combine(c, op, dt, half, kg_load(g, kg_index(g, from, &iota, 1)), kg_load(g, kg_index(g, from, &hi, 1)));
@@ -189,20 +189,20 @@ static kn_ref fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
     return v;
 }
 
-static kn_ref reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
+static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_ref  src = kg_at(c->g, n, 0), acc[8] = {0};
     int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op), dt = kx_lane_dtype(c, kg_dtype(c->g, n)), width[8], nacc = 0;
     kx_tile s;
     kx_tile_of(c, src, &s);
     bool fold = s.lanes > d->lanes;
     for (int64_t sr = 0; sr < s.rows; sr++) /* first all that is not there yet */
-        for (int ch = fold ? 0 : chunk; falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
+        for (int ch = fold ? 0 : chunk; ct_falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
             bool v = kx_chunk_width(c, &s, ch) > 1;
             if (!(v ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch))))
                 return 0;
         }
     for (int64_t sr = 0; sr < s.rows; sr++)
-        for (int ch = fold ? 0 : chunk; falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
+        for (int ch = fold ? 0 : chunk; ct_falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
             int    w = kx_chunk_width(c, &s, ch), k = 0;
             kn_ref x =
                 w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch));
@@ -215,7 +215,7 @@ static kn_ref reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int
         }
     kn_ref r = 0;
     for (int k = 0; k < nacc; k++) {
-        kn_ref x = fold && width[k] > 1 ? fold_lanes(c, op, acc[k], width[k]) : acc[k];
+        kn_ref x = fold && width[k] > 1 ? ct_fold_lanes(c, op, acc[k], width[k]) : acc[k];
         if (fold && width[k] > 1 && kg_dtype(c->g, x) != kg_dtype(c->g, n))
             x = kx_node(c, KN_OP_CAST, kg_dtype(c->g, n), 0, &x, 1);
         r = r ? kx_combine(c, op, kg_dtype(c->g, x), 0, r, x) : x;
@@ -224,14 +224,14 @@ static kn_ref reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int
 }
 
 /* The same without registers of lanes. */
-static kn_ref reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
+static kn_ref ct_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
     kn_ref  src = kg_at(c->g, n, 0), r = 0, x;
     kx_tile s;
     kx_tile_of(c, src, &s);
     bool fold = s.lanes > d->lanes;
     for (int pass = 0; pass < 2; pass++) /* first all that is not there yet */
         for (int64_t sr = 0; sr < s.rows; sr++)
-            for (int64_t l = fold ? 0 : lane; falls_on(&s, d, sr, row) && l < (fold ? s.lanes : lane + 1); l++) {
+            for (int64_t l = fold ? 0 : lane; ct_falls_on(&s, d, sr, row) && l < (fold ? s.lanes : lane + 1); l++) {
                 if (!(x = kx_sca(c, src, sr * s.lanes + l))) return 0;
                 if (!pass) continue;
                 r = r ? kx_combine(c, (int)kg_field(c->g, n, KN_F_REDUCE_op), kg_dtype(c->g, n), 0, r, x) : x;
@@ -239,11 +239,11 @@ static kn_ref reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row,
     return r;
 }
 
-static bool is_iota(const kn_graph *g, kn_ref n) {
+static bool ct_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
 
-static kn_ref build_cell(kx_cut *c, kn_ref n, int64_t cell) {
+static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     kn_graph *g = c->g;
     kx_tile   d;
     kn_ref    src[3];
@@ -253,22 +253,23 @@ static kn_ref build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     int     ch = (int)(cell % d.nchunk), w = kx_chunk_width(c, &d, ch);
     switch (op) {
     case KN_OP_LOAD: return kx_load_cell(c, n, &d, row, ch);
-    case KN_OP_REDUCE: return kx_has_form(c, n) ? reduce_row(c, n, &d, row, ch) : pack_elements(c, n, &d, row, ch);
+    case KN_OP_REDUCE:
+        return kx_has_form(c, n) ? ct_reduce_row(c, n, &d, row, ch) : ct_pack_elements(c, n, &d, row, ch);
     case KN_OP_EXPAND: return kx_operand(c, kg_at(g, n, 0), &d, row, ch);
     case KN_OP_RESHAPE: {
         kx_tile s;
         kx_tile_of(c, kg_at(g, n, 0), &s);
-        if (s.lanes != d.lanes || s.rows != d.rows) return pack_elements(c, n, &d, row, ch);
+        if (s.lanes != d.lanes || s.rows != d.rows) return ct_pack_elements(c, n, &d, row, ch);
         return kx_vec(c, kg_at(g, n, 0), cell);
     }
     case KN_OP_RANGE:
-        if (kg_field(g, n, KN_F_RANGE_axis) != d.rank - 1) return pack_elements(c, n, &d, row, ch);
+        if (kg_field(g, n, KN_F_RANGE_axis) != d.rank - 1) return ct_pack_elements(c, n, &d, row, ch);
         src[0] = kg_op2(g, KN_OP_ADD, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, kx_chunk_start(c, &d, ch)));
         return kx_node(c, KN_OP_CAST, c->index, w, src, 1);
     default: break;
     }
     if (!kn_is_alu(op) && op != KN_OP_BITCAST) return kx_refuse(c, n, "has no form"), 0;
-    if (!kx_has_form(c, n)) return pack_elements(c, n, &d, row, ch);
+    if (!kx_has_form(c, n)) return ct_pack_elements(c, n, &d, row, ch);
     uint32_t k = kg_nsrc(g, n);
     for (uint32_t i = 0; i < k; i++)
         if (!(src[i] = kx_operand(c, kg_at(g, n, i), &d, row, ch))) return 0;
@@ -276,7 +277,7 @@ static kn_ref build_cell(kx_cut *c, kn_ref n, int64_t cell) {
 }
 
 /* An element of what is in a register: its lane, unless it is as cheap to compute it alone. */
-static bool computed_alone(const kx_cut *c, kn_ref n, int w) {
+static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     const kn_graph *g  = c->g;
     int             op = kg_op(g, n);
     if (w == 1 || op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_RANGE) return true;
@@ -286,18 +287,18 @@ static bool computed_alone(const kx_cut *c, kn_ref n, int w) {
     return kg_dtype(g, n) == KN_INDEX || kg_dtype(g, kg_at(g, n, 0)) == KN_INDEX;
 }
 
-static kn_ref build_element(kx_cut *c, kn_ref n, int64_t e) {
+static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     kn_graph *g = c->g;
     kx_tile   d, s;
     kn_ref    src[3];
     int       op = kg_op(g, n);
     kx_tile_of(c, n, &d);
     int64_t row = e / d.lanes, lane = e % d.lanes;
-    int     ch = chunk_of(c, &d, lane), w = kx_chunk_width(c, &d, ch), from = kx_chunk_start(c, &d, ch);
-    if (!computed_alone(c, n, w)) {
+    int     ch = ct_chunk_of(c, &d, lane), w = kx_chunk_width(c, &d, ch), from = kx_chunk_start(c, &d, ch);
+    if (!ct_computed_alone(c, n, w)) {
         kn_ref v = kx_vec(c, n, row * d.nchunk + ch), x[KN_MAX_LANES];
         if (!v) return 0;
-        if (!kx_lanes(c, v, w, x) || !slots_of(c, c->sca, n, d.rows * d.lanes)) return 0;
+        if (!kx_lanes(c, v, w, x) || !ct_slots_of(c, c->sca, n, d.rows * d.lanes)) return 0;
         for (int l = 0; l < w; l++) {
             if (kg_dtype(g, x[l]) != kg_dtype(g, n)) x[l] = kx_node(c, KN_OP_CAST, kg_dtype(g, n), 0, &x[l], 1);
             c->sca[n][row * d.lanes + from + l] = x[l];
@@ -308,14 +309,14 @@ static kn_ref build_element(kx_cut *c, kn_ref n, int64_t e) {
     case KN_OP_LOAD: return kx_load_element(c, n, &d, row, lane);
     case KN_OP_REDUCE:
         kx_tile_of(c, kg_at(g, n, 0), &s);
-        return kx_has_form(c, n) && s.lanes > d.lanes ? reduce_row(c, n, &d, row, ch)
-                                                      : reduce_element(c, n, &d, row, lane);
+        return kx_has_form(c, n) && s.lanes > d.lanes ? ct_reduce_row(c, n, &d, row, ch)
+                                                      : ct_reduce_element(c, n, &d, row, lane);
     case KN_OP_RESHAPE: return kx_sca(c, kg_at(g, n, 0), e);
     case KN_OP_EXPAND:
         kx_tile_of(c, kg_at(g, n, 0), &s);
         return kx_sca(c, kg_at(g, n, 0), kx_element_in(&s, &d, row, lane));
     case KN_OP_RANGE:
-        if (is_iota(g, n)) {
+        if (ct_is_iota(g, n)) {
             for (int i = d.rank - 1, ax = (int)kg_field(g, n, KN_F_RANGE_axis); i > ax; i--) e /= d.dims[i];
             return kg_idx(g, e % d.dims[kg_field(g, n, KN_F_RANGE_axis)]);
         }
@@ -332,7 +333,7 @@ static kn_ref build_element(kx_cut *c, kn_ref n, int64_t e) {
     return kx_alu(c, n, 0, src, k);
 }
 
-static kn_ref build_effect(kx_cut *c, kn_ref n) {
+static kn_ref ct_build_effect(kx_cut *c, kn_ref n) {
     kn_graph *g = c->g;
     uint32_t  k = kg_nsrc(g, n);
     kn_ref   *src, r;
@@ -345,7 +346,7 @@ static kn_ref build_effect(kx_cut *c, kn_ref n) {
     return r;
 }
 
-static bool build_all(kx_cut *c) {
+static bool ct_build_all(kx_cut *c) {
     while (c->nstack && !c->f->code) {
         kx_need q = c->stack[c->nstack - 1];
         kn_ref *at;
@@ -356,12 +357,12 @@ static bool build_all(kx_cut *c) {
             kx_tile_of(c, q.node, &d);
             count = q.vector ? d.rows * d.nchunk : d.rows * d.lanes;
         }
-        if (!(at = slots_of(c, q.vector ? c->vec : c->sca, q.node, count))) return false;
+        if (!(at = ct_slots_of(c, q.vector ? c->vec : c->sca, q.node, count))) return false;
         size_t before = c->nstack;
         if (!at[q.at]) {
-            kn_ref r = !value     ? build_effect(c, q.node)
-                       : q.vector ? build_cell(c, q.node, q.at)
-                                  : build_element(c, q.node, q.at);
+            kn_ref r = !value     ? ct_build_effect(c, q.node)
+                       : q.vector ? ct_build_cell(c, q.node, q.at)
+                                  : ct_build_element(c, q.node, q.at);
             if (!r) {
                 if (c->f->code || kg_fault(c->g)->code) return false;
                 if (c->nstack == before) return kx_refuse(c, q.node, "waits for nothing");
@@ -376,7 +377,7 @@ static bool build_all(kx_cut *c) {
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
-static int value_size(const kx_cut *c, int dt) {
+static int ct_value_size(const kx_cut *c, int dt) {
     if (dt == KN_BOOL) return c->avx512 ? 1 : 4;
     if (dt == KN_INDEX) return kn_dsize(c->index);
     return kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
@@ -384,7 +385,7 @@ static int value_size(const kx_cut *c, int dt) {
 
 /* Marks the values that are needed as values: an address asks for its scalars only, unless it is not affine. Then the
  * lanes: as many as the widest of them fills a register with. */
-static void choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
+static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
     const kn_graph *g    = c->g;
     int             most = 1, least = 8;
     c->index         = KN_I32;
@@ -415,7 +416,7 @@ static void choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) 
         if (dt == KN_VOID || (!lanes && op != KN_OP_STORE)) continue;
         if (dt == KN_INDEX && (op == KN_OP_LOAD || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;
-        most  = KN_MAX(most, dt == KN_INDEX ? 4 : value_size(c, dt));
+        most  = KN_MAX(most, dt == KN_INDEX ? 4 : ct_value_size(c, dt));
         least = KN_MIN(least, dt == KN_INDEX ? 4 : kn_dsize(dt));
     }
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {
@@ -428,7 +429,7 @@ static void choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) 
 }
 
 /* Depths of the loops, as Linearize will nest them. */
-static void find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
+static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
     for (uint32_t i = n; i-- > 0;) { /* outer ENDs have higher ids than inner ones */
         kn_ref r[64], e = order[i];
         if (kg_op(c->g, e) != KN_OP_END || kg_nsrc(c->g, e) != 2) continue;
@@ -454,10 +455,10 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
         kn_oom(f);
         goto done;
     }
-    choose_lanes(&c, order, n, bytes);
-    find_depths(&c, order, n);
-    ask(&c, *root, 0, false);
-    ok = build_all(&c);
+    ct_choose_lanes(&c, order, n, bytes);
+    ct_find_depths(&c, order, n);
+    ct_ask(&c, *root, 0, false);
+    ok = ct_build_all(&c);
     if (ok) *root = c.sca[*root][0];
 done:
     kn_arena_free(&c.arena);

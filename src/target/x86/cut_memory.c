@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-static bool expanded(const kn_graph *g, kn_ref n) {
+static bool cm_expanded(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
 
 bool kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f) {
     if (!kg_affine(g, idx, f)) return false;
     for (int t = 0; t < f->n; t++)
-        if (!expanded(g, f->atom[t]) && kg_rank(g, f->atom[t])) return false;
+        if (!cm_expanded(g, f->atom[t]) && kg_rank(g, f->atom[t])) return false;
     return true;
 }
 
@@ -45,13 +45,13 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
 
 /* ---- addresses ------------------------------------------------------------------------------------------------- */
 
-typedef struct address {
+typedef struct cm_address {
     bool    plain;
     kn_ref  buffer, off; /* off: 0 none */
     int64_t base, coef[KN_MAX_RANK];
-} address;
+} cm_address;
 
-static int depth_of(const kx_cut *c, kn_ref atom) {
+static int cm_depth_of(const kx_cut *c, kn_ref atom) {
     kn_ref r[64];
     int    m = KN_MIN(kg_ranges(c->g, atom, r, KN_COUNT(r)), KN_COUNT(r)), depth = 0;
     for (int k = 0; k < m; k++) depth = KN_MAX(depth, c->depth[r[k]]);
@@ -59,7 +59,7 @@ static int depth_of(const kx_cut *c, kn_ref atom) {
 }
 
 /* The scalar part of an affine index. 0: asked for, or (with *none) there is none. */
-static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none) {
+static kn_ref cm_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none) {
     kn_graph *g = c->g;
     kn_ref    atom[KN_AFFINE_MAX], off = 0;
     int64_t   coef[KN_AFFINE_MAX];
@@ -67,10 +67,10 @@ static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none)
     *none       = false;
     if (c->off[idx]) return c->off[idx];
     for (int t = 0; t < f->n; t++) {
-        if (expanded(g, f->atom[t]) || !f->coef[t]) continue;
+        if (cm_expanded(g, f->atom[t]) || !f->coef[t]) continue;
         if (!kx_sca(c, f->atom[t], 0)) return 0;
         int at = n++;
-        for (; at > 0 && depth_of(c, atom[at - 1]) > depth_of(c, f->atom[t]); at--)
+        for (; at > 0 && cm_depth_of(c, atom[at - 1]) > cm_depth_of(c, f->atom[t]); at--)
             atom[at] = atom[at - 1], coef[at] = coef[at - 1];
         atom[at] = f->atom[t];
         coef[at] = f->coef[t];
@@ -87,7 +87,7 @@ static kn_ref scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none)
     return c->off[idx] = off;
 }
 
-static bool find_address(kx_cut *c, kn_ref at, const kx_tile *d, address *a) {
+static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *a) {
     kn_graph *g = c->g;
     kn_affine f;
     memset(a, 0, sizeof *a);
@@ -98,18 +98,18 @@ static bool find_address(kx_cut *c, kn_ref at, const kx_tile *d, address *a) {
     a->plain = kx_plain(g, idx, &f);
     if (!a->plain) return true;
     bool none;
-    if (!(a->off = scalar_part(c, idx, &f, &none)) && !none) return false;
+    if (!(a->off = cm_scalar_part(c, idx, &f, &none)) && !none) return false;
     a->base = f.base;
     for (int t = 0; t < f.n; t++)
-        if (expanded(g, f.atom[t]))
+        if (cm_expanded(g, f.atom[t]))
             a->coef[kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - kg_field(g, f.atom[t], KN_F_RANGE_rank)] +=
                 f.coef[t];
     return true;
 }
 
 /* Element (row, lane) of the tile, and the w - 1 behind it. 0: asked for. */
-static kn_ref element_place(kx_cut *c, const address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
-                            int w) {
+static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
+                               int w) {
     kn_graph *g   = c->g;
     kn_ref    idx = kg_at(g, at, 1);
     if (!a->plain) {
@@ -131,82 +131,82 @@ static kn_ref element_place(kx_cut *c, const address *a, kn_ref at, const kx_til
 /* ---- loads and stores ------------------------------------------------------------------------------------------ */
 
 /* A run of lanes of the dtype can be moved as one. */
-static bool moves_whole(int dt) {
+static bool cm_moves_whole(int dt) {
     return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX;
 }
 
-static bool masks_lanes(const kx_cut *c, int dt) {
+static bool cm_masks_lanes(const kx_cut *c, int dt) {
     return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4;
 }
 
-static bool scalar_lanes(const kx_cut *c, kn_ref n) {
+static bool cm_scalar_lanes(const kx_cut *c, kn_ref n) {
     kx_tile s;
     kx_tile_of(c, n, &s);
     return s.lanes == 1;
 }
 
 /* Operand n for (row, lane): a scalar. */
-static kn_ref element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
+static kn_ref cm_element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
     kx_tile s;
     kx_tile_of(c, n, &s);
     return kx_sca(c, n, kx_element_in(&s, d, row, lane));
 }
 
 kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
-    kn_graph *g  = c->g;
-    kn_ref    at = kg_at(g, n, 0), place, alt, gate;
-    address   a;
+    kn_graph  *g  = c->g;
+    kn_ref     at = kg_at(g, n, 0), place, alt, gate;
+    cm_address a;
     if (kx_is_register(g, at)) {
         place       = kx_place(c, at, row * d->lanes + lane, 1, kg_dtype(g, n));
         kn_ref zero = kg_idx(g, 0);
         return place ? kg_load(g, kg_index(g, place, &zero, 1)) : 0;
     }
-    if (!find_address(c, at, d, &a)) return 0;
-    if (!(place = element_place(c, &a, at, d, row, lane, 1))) return 0;
+    if (!cm_find_address(c, at, d, &a)) return 0;
+    if (!(place = cm_element_place(c, &a, at, d, row, lane, 1))) return 0;
     if (kg_nsrc(g, n) < 3) return kg_load(g, place);
-    if (!(gate = element_operand(c, kg_at(g, n, 2), d, row, lane))) return 0;
-    if (!(alt = element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    if (!(gate = cm_element_operand(c, kg_at(g, n, 2), d, row, lane))) return 0;
+    if (!(alt = cm_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
     return kg_load_gated(g, place, alt, gate);
 }
 
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
-    kn_graph *g  = c->g;
-    kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
-    int       dt = kg_dtype(g, n), w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
-    address   a;
+    kn_graph  *g  = c->g;
+    kn_ref     at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
+    int        dt = kg_dtype(g, n), w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
+    cm_address a;
     if (kx_is_register(g, at)) {
         place = kx_place(c, at, row * d->lanes + from, w, kx_lane_dtype(c, dt));
         return place ? kg_load(g, place) : 0;
     }
-    if (!find_address(c, at, d, &a)) return 0;
-    bool still = !gate || scalar_lanes(c, gate);
-    if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || scalar_lanes(c, kg_at(g, n, 1)))) {
+    if (!cm_find_address(c, at, d, &a)) return 0;
+    bool still = !gate || cm_scalar_lanes(c, gate);
+    if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || cm_scalar_lanes(c, kg_at(g, n, 1)))) {
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
     }
-    if (!a.plain || a.coef[d->rank - 1] != 1 || !moves_whole(dt) || (!still && !masks_lanes(c, dt))) {
+    if (!a.plain || a.coef[d->rank - 1] != 1 || !cm_moves_whole(dt) || (!still && !cm_masks_lanes(c, dt))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
         return kx_pack(c, dt, x, w);
     }
-    if (!(place = element_place(c, &a, at, d, row, from, w))) return 0;
+    if (!(place = cm_element_place(c, &a, at, d, row, from, w))) return 0;
     if (!gate) return kg_load(g, place);
-    gt = still ? element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
+    gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
     if (!gt || !(alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk))) return 0;
     return kg_load_gated(g, place, alt, gt);
 }
 
-static kn_ref store_element(kx_cut *c, kn_ref n, const address *a, const kx_tile *d, int64_t row, int64_t lane) {
+static kn_ref cm_store_element(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane) {
     kn_graph *g    = c->g;
     kn_ref    gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, at = kg_at(g, n, 0), x, place;
-    if (gate && !(gt = element_operand(c, gate, d, row, lane))) return 0;
-    if (!(x = element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
-    if (!(place = element_place(c, a, at, d, row, lane, 1))) return 0;
+    if (gate && !(gt = cm_element_operand(c, gate, d, row, lane))) return 0;
+    if (!(x = cm_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    if (!(place = cm_element_place(c, a, at, d, row, lane, 1))) return 0;
     return kg_store(g, place, x, gt);
 }
 
-static kn_ref store_cell(kx_cut *c, kn_ref n, const address *a, const kx_tile *d, int64_t row, int ch) {
+static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {
     kn_graph *g  = c->g;
     kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
     int       w = kx_chunk_width(c, d, ch), from = kx_chunk_start(c, d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
@@ -217,25 +217,26 @@ static kn_ref store_cell(kx_cut *c, kn_ref n, const address *a, const kx_tile *d
         if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
-    bool still = !gate || scalar_lanes(c, gate);
-    if (w > 1 && a->plain && a->coef[d->rank - 1] == 1 && moves_whole(dt) && (still || masks_lanes(c, dt))) {
-        if (gate && !(gt = still ? element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch))) return 0;
+    bool still = !gate || cm_scalar_lanes(c, gate);
+    if (w > 1 && a->plain && a->coef[d->rank - 1] == 1 && cm_moves_whole(dt) && (still || cm_masks_lanes(c, dt))) {
+        if (gate && !(gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
+            return 0;
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
-        if (!(place = element_place(c, a, at, d, row, from, w))) return 0;
+        if (!(place = cm_element_place(c, a, at, d, row, from, w))) return 0;
         return kg_store(g, place, x, gt);
     }
     kn_ref put[KN_MAX_LANES];
     for (int l = 0; l < w; l++)
-        if (!(put[l] = store_element(c, n, a, d, row, from + l))) return 0;
+        if (!(put[l] = cm_store_element(c, n, a, d, row, from + l))) return 0;
     return w > 1 ? kg_list(g, KN_OP_GROUP, put, w) : put[0];
 }
 
 kn_ref kx_store(kx_cut *c, kn_ref n) {
-    kx_tile d;
-    address a  = {0};
-    kn_ref  at = kg_at(c->g, n, 0), *part;
+    kx_tile    d;
+    cm_address a  = {0};
+    kn_ref     at = kg_at(c->g, n, 0), *part;
     kx_tile_of(c, at, &d);
-    if (!kx_is_register(c->g, at) && !find_address(c, at, &d, &a)) return 0;
+    if (!kx_is_register(c->g, at) && !cm_find_address(c, at, &d, &a)) return 0;
     int64_t count = d.rows * d.nchunk;
     /* cells that are there already, while others were waited for, are kept under the target's own node */
     if (!c->vec[n] && !(c->vec[n] = kn_arena_get(&c->arena, (size_t)(count + 1) * sizeof *part)))
@@ -243,6 +244,6 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
     part = c->vec[n];
     if (!c->mark[n] || c->mark[n] == 1) memset(part, 0, (size_t)(count + 1) * sizeof *part), c->mark[n] = 2;
     for (int64_t k = 0; k < count; k++)
-        if (!part[k] && !(part[k] = store_cell(c, n, &a, &d, k / d.nchunk, (int)(k % d.nchunk)))) return 0;
+        if (!part[k] && !(part[k] = cm_store_cell(c, n, &a, &d, k / d.nchunk, (int)(k % d.nchunk)))) return 0;
     return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
 }

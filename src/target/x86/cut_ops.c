@@ -7,7 +7,7 @@
 
 /* ---- forms ----------------------------------------------------------------------------------------------------- */
 
-static bool shift_form(const kx_cut *c, int op, int dt, int64_t count) {
+static bool co_shift_form(const kx_cut *c, int op, int dt, int64_t count) {
     int  size       = kn_dsize(dt);
     bool arithmetic = op == KN_OP_SHR && kn_dtypes[dt].kind == 'I';
     if (size == 1 || (arithmetic && size == 8 && !c->avx512)) return false;
@@ -15,16 +15,16 @@ static bool shift_form(const kx_cut *c, int op, int dt, int64_t count) {
     return true;
 }
 
-static bool compare_form(const kx_cut *c, int op, int st) {
+static bool co_compare_form(const kx_cut *c, int op, int st) {
     if (st == KN_BOOL) return op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
     if (kn_is_float(st)) return kn_dsize(st) >= 4;
     return c->avx512 || kn_dsize(st) == 4;
 }
 
-static bool cast_form(const kx_cut *c, int dt, int st) {
+static bool co_cast_form(const kx_cut *c, int dt, int st) {
     int d = kn_dsize(dt), s = kn_dsize(st);
     if (dt == st) return true;
-    if (dt == KN_BOOL) return compare_form(c, KN_OP_CMPNE, st);
+    if (dt == KN_BOOL) return co_compare_form(c, KN_OP_CMPNE, st);
     if (st == KN_BOOL) return c->avx512 ? d >= 4 : d == 4;
     if ((dt == KN_F16 || dt == KN_BF16) && st == KN_F32) return dt == KN_F16;
     if (dt == KN_F32 && (st == KN_F16 || st == KN_BF16)) return true;
@@ -36,17 +36,17 @@ static bool cast_form(const kx_cut *c, int dt, int st) {
     return d >= s || c->avx512; /* integers: wider by vpmov, narrower by vpmov of AVX-512 */
 }
 
-static bool form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
+static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     int  size = kn_dsize(dt);
     bool fl   = kn_is_float(dt);
     if (dt == KN_INDEX) dt = c->index, size = kn_dsize(dt);
     if (st == KN_INDEX) st = c->index;
-    if (op == KN_OP_CAST) return cast_form(c, dt, st);
+    if (op == KN_OP_CAST) return co_cast_form(c, dt, st);
     if (op == KN_OP_BITCAST) return kn_dsize(st) == size && (!fl || size >= 4) && (!kn_is_float(st) || size >= 4);
     if (dt == KN_BOOL && op >= KN_OP_CMPLT && kn_ops[op].cls == KN_CLS_BINARY &&
         (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
          op == KN_OP_CMPEQ))
-        return compare_form(c, op, st);
+        return co_compare_form(c, op, st);
     if (dt == KN_BOOL) {
         return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
                op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN;
@@ -69,8 +69,8 @@ static bool form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_XOR:
     case KN_OP_NOT: return !fl;
     case KN_OP_SHL:
-    case KN_OP_SHR: return shift_form(c, op, dt, by);
-    case KN_OP_IDIV: return by > 0 && !(by & (by - 1)) && shift_form(c, KN_OP_SHR, dt, 0);
+    case KN_OP_SHR: return co_shift_form(c, op, dt, by);
+    case KN_OP_IDIV: return by > 0 && !(by & (by - 1)) && co_shift_form(c, KN_OP_SHR, dt, 0);
     case KN_OP_MOD: return by > 0 && !(by & (by - 1));
     case KN_OP_THREEFRY: return c->avx512;
     case KN_OP_WHERE: return c->avx512 ? size >= 4 : size == 4;
@@ -83,10 +83,10 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
     int64_t         by = -1;
     if (op == KN_OP_LOAD) return true;
-    if (op == KN_OP_REDUCE) return form_of(c, (int)kg_field(g, n, KN_F_REDUCE_op), dt, dt, -1);
+    if (op == KN_OP_REDUCE) return co_form_of(c, (int)kg_field(g, n, KN_F_REDUCE_op), dt, dt, -1);
     if (kg_nsrc(g, n) > 1 && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kn_is_int(kg_dtype(g, kg_at(g, n, 1))))
         by = kg_const_int(g, kg_at(g, n, 1));
-    return form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), by);
+    return co_form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), by);
 }
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
@@ -100,42 +100,44 @@ kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
     return kx_node(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
 }
 
-static kn_ref ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
+static kn_ref co_ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
     return kx_node(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
 }
 
-static kn_ref constant(kx_cut *c, int dt, int64_t v) {
+static kn_ref co_constant(kx_cut *c, int dt, int64_t v) {
     return kg_int(c->g, dt, v);
 }
 
 /* Threefry 2x32 on lanes of u32 (scalars: of u32 too). */
-static kn_ref threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
+static kn_ref co_threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
     static const int rot[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
     kn_ref           word[4], k[3];
     for (int i = 0; i < 4; i++) {
         kn_ref s = i < 2 ? counter : key;
-        if (i & 1) s = ins2(c, KN_OP_SHR, KN_U64, lanes, s, constant(c, KN_U64, 32));
+        if (i & 1) s = co_ins2(c, KN_OP_SHR, KN_U64, lanes, s, co_constant(c, KN_U64, 32));
         word[i] = kx_node(c, KN_OP_CAST, KN_U32, lanes, &s, 1);
     }
     k[0]     = word[2];
     k[1]     = word[3];
-    k[2]     = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_XOR, KN_U32, lanes, k[0], k[1]),
-                    constant(c, KN_U32, 0x1BD11BDA));
-    kn_ref x = ins2(c, KN_OP_ADD, KN_U32, lanes, word[0], k[0]), y = ins2(c, KN_OP_ADD, KN_U32, lanes, word[1], k[1]);
+    k[2]     = co_ins2(c, KN_OP_XOR, KN_U32, lanes, co_ins2(c, KN_OP_XOR, KN_U32, lanes, k[0], k[1]),
+                       co_constant(c, KN_U32, 0x1BD11BDA));
+    kn_ref x = co_ins2(c, KN_OP_ADD, KN_U32, lanes, word[0], k[0]),
+           y = co_ins2(c, KN_OP_ADD, KN_U32, lanes, word[1], k[1]);
     for (int group = 0; group < 5; group++) {
         for (int i = 0; i < 4; i++) {
             int n        = rot[group & 1][i];
-            x            = ins2(c, KN_OP_ADD, KN_U32, lanes, x, y);
-            kn_ref left  = ins2(c, KN_OP_SHL, KN_U32, lanes, y, constant(c, KN_U32, n)),
-                   right = ins2(c, KN_OP_SHR, KN_U32, lanes, y, constant(c, KN_U32, 32 - n));
-            y            = ins2(c, KN_OP_XOR, KN_U32, lanes, ins2(c, KN_OP_OR, KN_U32, lanes, left, right), x);
+            x            = co_ins2(c, KN_OP_ADD, KN_U32, lanes, x, y);
+            kn_ref left  = co_ins2(c, KN_OP_SHL, KN_U32, lanes, y, co_constant(c, KN_U32, n)),
+                   right = co_ins2(c, KN_OP_SHR, KN_U32, lanes, y, co_constant(c, KN_U32, 32 - n));
+            y            = co_ins2(c, KN_OP_XOR, KN_U32, lanes, co_ins2(c, KN_OP_OR, KN_U32, lanes, left, right), x);
         }
-        x = ins2(c, KN_OP_ADD, KN_U32, lanes, x, k[(group + 1) % 3]);
-        y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, k[(group + 2) % 3]);
-        y = ins2(c, KN_OP_ADD, KN_U32, lanes, y, constant(c, KN_U32, group + 1));
+        x = co_ins2(c, KN_OP_ADD, KN_U32, lanes, x, k[(group + 1) % 3]);
+        y = co_ins2(c, KN_OP_ADD, KN_U32, lanes, y, k[(group + 2) % 3]);
+        y = co_ins2(c, KN_OP_ADD, KN_U32, lanes, y, co_constant(c, KN_U32, group + 1));
     }
     kn_ref hi = kx_node(c, KN_OP_CAST, KN_U64, lanes, &y, 1), lo = kx_node(c, KN_OP_CAST, KN_U64, lanes, &x, 1);
-    return ins2(c, KN_OP_OR, KN_U64, lanes, ins2(c, KN_OP_SHL, KN_U64, lanes, hi, constant(c, KN_U64, 32)), lo);
+    return co_ins2(c, KN_OP_OR, KN_U64, lanes, co_ins2(c, KN_OP_SHL, KN_U64, lanes, hi, co_constant(c, KN_U64, 32)),
+                   lo);
 }
 
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
@@ -148,17 +150,17 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         return st == dt ? src[0] : kg_int(g, dt, kg_const_int(g, src[0]));
     if (op == KN_OP_CAST && dt == KN_BOOL) {
         kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
-        return ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
+        return co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
     }
     if (lanes && op == KN_OP_CAST && kn_is_float(dt) && kn_is_int(st) && kn_dsize(st) < 4) {
         kn_ref wide = kx_node(c, KN_OP_CAST, KN_I32, lanes, src, 1);
         return kx_node(c, KN_OP_CAST, dt, lanes, &wide, 1);
     }
-    if (op == KN_OP_THREEFRY) return threefry(c, lanes, src[0], src[1]);
+    if (op == KN_OP_THREEFRY) return co_threefry(c, lanes, src[0], src[1]);
     if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD)) {
         int64_t by = kg_const_int(g, src[1]);
-        if (op == KN_OP_MOD) return ins2(c, KN_OP_AND, dt, lanes, src[0], constant(c, dt, by - 1)); /* floors */
-        return ins2(c, KN_OP_SHR, dt, lanes, src[0], constant(c, dt, __builtin_ctzll((unsigned long long)by)));
+        if (op == KN_OP_MOD) return co_ins2(c, KN_OP_AND, dt, lanes, src[0], co_constant(c, dt, by - 1)); /* floors */
+        return co_ins2(c, KN_OP_SHR, dt, lanes, src[0], co_constant(c, dt, __builtin_ctzll((unsigned long long)by)));
     }
     return kx_node(c, op, dt, lanes, src, (int)k);
 }

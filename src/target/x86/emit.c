@@ -46,34 +46,34 @@ int32_t kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */
 
-static kx_value *value_of(kx_writer *e, kn_ref n) {
+static kx_value *em_value_of(kx_writer *e, kn_ref n) {
     return &e->p->value[kx_name(e->p, n)];
 }
 
-static bool is_const(const kx_writer *e, kn_ref n) {
+static bool em_is_const(const kx_writer *e, kn_ref n) {
     return kg_op(e->g, n) == KN_OP_CONST;
 }
 
-static kx_ins in_frame(kx_ins i, int32_t slot) {
+static kx_ins em_in_frame(kx_ins i, int32_t slot) {
     return kx_mem(i, KX_RSP, slot);
 }
 
 int kx_gp(kx_writer *e, kn_ref n, int scratch) {
-    if (is_const(e, n)) {
+    if (em_is_const(e, n)) {
         kx_put(e, kx_mov_const(scratch, kg_const_int(e->g, n)));
         return scratch;
     }
-    kx_value *v = value_of(e, n);
+    kx_value *v = em_value_of(e, n);
     if (v->reg >= 0) return v->reg;
-    kx_put(e, in_frame(kx_i2(KX_MOV, 8, scratch, KX_IN_MEM), v->slot));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, scratch, KX_IN_MEM), v->slot));
     return scratch;
 }
 
 kx_rm kx_gp_rm(kx_writer *e, kn_ref n, int scratch) {
     kx_rm r = {.reg = 0};
-    if (!is_const(e, n) && value_of(e, n)->reg < 0) {
+    if (!em_is_const(e, n) && em_value_of(e, n)->reg < 0) {
         r.mem = true;
-        r.at  = in_frame(kx_i(KX_MOV, 8), value_of(e, n)->slot);
+        r.at  = em_in_frame(kx_i(KX_MOV, 8), em_value_of(e, n)->slot);
         return r;
     }
     r.reg = kx_gp(e, n, scratch);
@@ -106,12 +106,12 @@ void kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at) {
         kx_put(e, kx_with(kx_i2(KX_VMOVUPS, bytes, vec, KX_IN_MEM), &rm));
 }
 
-static kx_ins at_label(int32_t label) {
+static kx_ins em_at_label(int32_t label) {
     return kx_mem_label(kx_i(KX_VMOVUPS, 16), label, 0);
 }
 
 int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
-    if (is_const(e, n)) {
+    if (em_is_const(e, n)) {
         int      size;
         uint64_t bits  = kx_lane_bits(e, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
@@ -119,15 +119,15 @@ int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
             kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, scratch, scratch, scratch)
                                 : kx_i3(KX_VPXOR, 16, scratch, scratch, scratch));
         else if (!lanes)
-            kx_load_bits(e, scratch, size, at_label(kx_pool(e, &bits, (size_t)size)));
+            kx_load_bits(e, scratch, size, em_at_label(kx_pool(e, &bits, (size_t)size)));
         else if (size == 4) {
-            kx_rm rm = {.mem = true, .at = at_label(kx_pool(e, &bits, 4))};
+            kx_rm rm = {.mem = true, .at = em_at_label(kx_pool(e, &bits, 4))};
             kx_put(e, kx_with(kx_i2(KX_VBROADCASTSS, bytes, scratch, KX_IN_MEM), &rm));
         } else
-            kx_load_bits(e, scratch, bytes, at_label(kx_pool_lanes(e, bits, size, bytes)));
+            kx_load_bits(e, scratch, bytes, em_at_label(kx_pool_lanes(e, bits, size, bytes)));
         return scratch;
     }
-    kx_value *v = value_of(e, n);
+    kx_value *v = em_value_of(e, n);
     if (v->folded) {
         kx_rm rm = kx_vec_rm(e, n, bytes, true, user);
         if (rm.bcast) {
@@ -141,21 +141,21 @@ int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
         return scratch;
     }
     if (v->reg >= 0) return v->reg;
-    kx_put(e, in_frame(kx_i2(KX_VMOVUPS, KN_MAX(v->bytes, 16), scratch, KX_IN_MEM), v->slot));
+    kx_put(e, em_in_frame(kx_i2(KX_VMOVUPS, KN_MAX(v->bytes, 16), scratch, KX_IN_MEM), v->slot));
     return scratch;
 }
 
 kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
     kx_rm r = {.mem = true};
-    if (is_const(e, n)) {
+    if (em_is_const(e, n)) {
         int      size;
         uint64_t bits  = kx_lane_bits(e, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
         r.bcast        = lanes && bcast && e->avx512 && size >= 4;
-        r.at = at_label(r.bcast || !lanes ? kx_pool(e, &bits, (size_t)size) : kx_pool_lanes(e, bits, size, bytes));
+        r.at = em_at_label(r.bcast || !lanes ? kx_pool(e, &bits, (size_t)size) : kx_pool_lanes(e, bits, size, bytes));
         return r;
     }
-    kx_value *v = value_of(e, n);
+    kx_value *v = em_value_of(e, n);
     if (v->folded) {
         kn_ref load = kg_op(e->g, n) == KN_OP_INS ? kg_at(e->g, n, 0) : n;
         r.bcast     = load != n;
@@ -164,50 +164,51 @@ kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
     }
     r.mem = v->reg < 0;
     r.reg = r.mem ? KX_IN_MEM : v->reg;
-    if (r.mem) r.at = in_frame(kx_i(KX_VMOVUPS, 16), v->slot);
+    if (r.mem) r.at = em_in_frame(kx_i(KX_VMOVUPS, 16), v->slot);
     return r;
 }
 
 int kx_mask(kx_writer *e, kn_ref n, int scratch) {
-    if (is_const(e, n)) {
+    if (em_is_const(e, n)) {
         kx_put(e, kx_mov_const(KX_A, kg_const_int(e->g, n) ? -1 : 0));
         kx_put(e, kx_i2(KX_KMOVW_KR, 0, scratch, KX_A));
         return scratch;
     }
-    kx_value *v = value_of(e, n);
+    kx_value *v = em_value_of(e, n);
     if (v->reg >= 0) return v->reg;
-    kx_put(e, in_frame(kx_i2(KX_KMOVQ, 0, scratch, KX_IN_MEM), v->slot));
+    kx_put(e, em_in_frame(kx_i2(KX_KMOVQ, 0, scratch, KX_IN_MEM), v->slot));
     return scratch;
 }
 
 int kx_dst(kx_writer *e, kn_ref n) {
-    kx_value *v = value_of(e, n);
+    kx_value *v = em_value_of(e, n);
     if (v->reg >= 0) return v->reg;
     return v->bank == KX_BANK_GP ? KX_A : v->bank == KX_BANK_VEC ? e->v1 : KX_K1;
 }
 
 void kx_done(kx_writer *e, kn_ref n, int reg) {
-    kx_value *v = value_of(e, n);
+    kx_value *v = em_value_of(e, n);
     if (v->reg == reg) return;
     switch (v->bank) {
     case KX_BANK_GP:
-        kx_put(e, v->reg >= 0 ? kx_i2(KX_MOV, 8, v->reg, reg) : in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, reg), v->slot));
+        kx_put(e,
+               v->reg >= 0 ? kx_i2(KX_MOV, 8, v->reg, reg) : em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, reg), v->slot));
         return;
     case KX_BANK_VEC:
         if (v->reg >= 0)
             kx_move_vec(e, v->reg, reg, v->bytes);
         else
-            kx_put(e, in_frame(kx_i2(KX_VMOVUPS_ST, v->bytes, KX_IN_MEM, reg), v->slot));
+            kx_put(e, em_in_frame(kx_i2(KX_VMOVUPS_ST, v->bytes, KX_IN_MEM, reg), v->slot));
         return;
     default:
         kx_put(e, v->reg >= 0 ? kx_i2(KX_KMOVQ, 0, v->reg, reg)
-                              : in_frame(kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, reg), v->slot));
+                              : em_in_frame(kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, reg), v->slot));
     }
 }
 
 /* The memory operand of a place. Base and index in the frame come by way of rcx and rdx. */
 kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
-    kx_address a;
+    kx_spot a;
     kx_address_of(e->g, place, &a);
     int     size = kn_dsize(kg_dtype(e->g, a.storage)), base = KX_RSP, index = KX_NO_REG;
     int64_t disp = a.disp * size;
@@ -247,7 +248,7 @@ void kx_call(kx_writer *e, kx_helper h) {
 }
 
 /* A helper leaves every register of the kernel as it was. */
-static void emit_thunks(kx_writer *e) {
+static void em_emit_thunks(kx_writer *e) {
     static const uint8_t gp[]  = {KX_RCX, KX_RDX, KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11};
     int                  bytes = e->avx512 ? 64 : 32;
     for (int h = 0; h < KX_HELPERS; h++) {
@@ -282,32 +283,33 @@ static void emit_thunks(kx_writer *e) {
 
 /* ---- loops ----------------------------------------------------------------------------------------------------- */
 
-static int loop_of_range(const kx_writer *e, kn_ref range) {
+static int em_loop_of_range(const kx_writer *e, kn_ref range) {
     int l = 0;
     while (e->p->loop[l].range != range) l++;
     return l;
 }
 
 /* reg += v */
-static void add_const(kx_writer *e, const kx_value *v, int64_t c) {
+static void em_add_const(kx_writer *e, const kx_value *v, int64_t c) {
     kx_ins i;
     if (c != (int32_t)c) {
         kx_put(e, kx_mov_const(KX_A, c));
-        i = v->reg >= 0 ? kx_i2(KX_ADD, 8, v->reg, KX_A) : in_frame(kx_i2(KX_ADD_ST, 8, KX_IN_MEM, KX_A), v->slot);
+        i = v->reg >= 0 ? kx_i2(KX_ADD, 8, v->reg, KX_A) : em_in_frame(kx_i2(KX_ADD_ST, 8, KX_IN_MEM, KX_A), v->slot);
     } else {
-        i = kx_imm(v->reg >= 0 ? kx_i2(KX_ADDI, 8, v->reg, 0) : in_frame(kx_i2(KX_ADDI, 8, KX_IN_MEM, 0), v->slot), c);
+        i = kx_imm(v->reg >= 0 ? kx_i2(KX_ADDI, 8, v->reg, 0) : em_in_frame(kx_i2(KX_ADDI, 8, KX_IN_MEM, 0), v->slot),
+                   c);
     }
     kx_put(e, i);
 }
 
-static void compare_bound(kx_writer *e, const kx_loop *l) {
-    const kx_value *v = value_of(e, l->range);
+static void em_compare_bound(kx_writer *e, const kx_loop *l) {
+    const kx_value *v = em_value_of(e, l->range);
     kn_ref          b = kg_at(e->g, l->range, 0);
     if (l->shared) {
         int r = kx_gp(e, l->range, KX_A);
-        kx_put(e, in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->high));
-    } else if (is_const(e, b) && kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b)) {
-        kx_ins i = v->reg >= 0 ? kx_i2(KX_CMPI, 8, v->reg, 0) : in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), v->slot);
+        kx_put(e, em_in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->high));
+    } else if (em_is_const(e, b) && kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b)) {
+        kx_ins i = v->reg >= 0 ? kx_i2(KX_CMPI, 8, v->reg, 0) : em_in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), v->slot);
         kx_put(e, kx_imm(i, kg_const_int(e->g, b)));
     } else {
         int   r  = kx_gp(e, l->range, KX_A);
@@ -316,26 +318,26 @@ static void compare_bound(kx_writer *e, const kx_loop *l) {
     }
 }
 
-static void skip_unless_first(kx_writer *e, int32_t to) {
-    kx_put(e, kx_imm(in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), e->low), 0));
+static void em_skip_unless_first(kx_writer *e, int32_t to) {
+    kx_put(e, kx_imm(em_in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), e->low), 0));
     kx_emit_jcc(&e->code, KXCC_NE, to);
 }
 
-static void open_loop(kx_writer *e, int number) {
+static void em_open_loop(kx_writer *e, int number) {
     kx_plan *p     = e->p;
     kx_loop *l     = &p->loop[number];
     kn_ref   b     = kg_at(e->g, l->range, 0);
     e->top[number] = kx_label(&e->code);
     e->out[number] = kx_label(&e->code);
-    if (l->depth == 0 && l->writes && !l->shared) skip_unless_first(e, e->out[number]);
+    if (l->depth == 0 && l->writes && !l->shared) em_skip_unless_first(e, e->out[number]);
     int r = kx_dst(e, l->range);
     if (l->shared)
-        kx_put(e, in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->low));
+        kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->low));
     else
         kx_put(e, kx_i2(KX_XOR, 4, r, r));
     kx_done(e, l->range, r);
-    if (l->shared || !is_const(e, b) || kg_const_int(e->g, b) <= 0) {
-        compare_bound(e, l);
+    if (l->shared || !em_is_const(e, b) || kg_const_int(e->g, b) <= 0) {
+        em_compare_bound(e, l);
         kx_emit_jcc(&e->code, KXCC_GE, e->out[number]);
     }
     for (uint32_t j = l->open; j < l->close; j++) { /* steps start */
@@ -345,7 +347,7 @@ static void open_loop(kx_writer *e, int number) {
         int64_t c    = kg_const_int(e->g, kg_at(e->g, s, 1));
         int     d    = kx_dst(e, s);
         if (!l->shared) {
-            if (is_const(e, prev) && !kg_const_int(e->g, prev))
+            if (em_is_const(e, prev) && !kg_const_int(e->g, prev))
                 kx_put(e, kx_i2(KX_XOR, 4, d, d));
             else {
                 int q = kx_gp(e, prev, d);
@@ -353,12 +355,12 @@ static void open_loop(kx_writer *e, int number) {
             }
         } else {
             if (c == (int32_t)c)
-                kx_put(e, kx_imm(in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->low), c));
+                kx_put(e, kx_imm(em_in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->low), c));
             else {
                 kx_put(e, kx_mov_const(KX_A, c));
-                kx_put(e, in_frame(kx_i2(KX_IMUL, 8, KX_A, KX_IN_MEM), e->low));
+                kx_put(e, em_in_frame(kx_i2(KX_IMUL, 8, KX_A, KX_IN_MEM), e->low));
             }
-            if (!is_const(e, prev) || kg_const_int(e->g, prev)) {
+            if (!em_is_const(e, prev) || kg_const_int(e->g, prev)) {
                 kx_rm rm = kx_gp_rm(e, prev, KX_D);
                 kx_put(e, kx_with(kx_i2(KX_ADD, 8, KX_A, rm.mem ? KX_IN_MEM : rm.reg), &rm));
             }
@@ -370,23 +372,23 @@ static void open_loop(kx_writer *e, int number) {
     kx_bind(&e->code, e->top[number]);
 }
 
-static void close_loop(kx_writer *e, int number) {
+static void em_close_loop(kx_writer *e, int number) {
     kx_plan *p = e->p;
     kx_loop *l = &p->loop[number];
     for (uint32_t j = l->open; j < l->close; j++) {
         kn_ref s = p->list[j];
         if (p->value[s].step && p->value[s].needed && kg_at(e->g, s, 0) == l->range)
-            add_const(e, value_of(e, s), kg_const_int(e->g, kg_at(e->g, s, 1)));
+            em_add_const(e, em_value_of(e, s), kg_const_int(e->g, kg_at(e->g, s, 1)));
     }
-    add_const(e, value_of(e, l->range), 1);
-    compare_bound(e, l);
+    em_add_const(e, em_value_of(e, l->range), 1);
+    em_compare_bound(e, l);
     kx_emit_jcc(&e->code, KXCC_L, e->top[number]);
     kx_bind(&e->code, e->out[number]);
 }
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */
 
-static void emit_value(kx_writer *e, kn_ref n) {
+static void em_emit_value(kx_writer *e, kn_ref n) {
     int op = kg_op(e->g, n);
     if (op == KN_OP_LOAD)
         kx_emit_load(e, n);
@@ -402,26 +404,26 @@ static void emit_value(kx_writer *e, kn_ref n) {
         kx_emit_integer(e, n);
 }
 
-static void emit_node(kx_writer *e, uint32_t at) {
+static void em_emit_node(kx_writer *e, uint32_t at) {
     kn_ref    n  = e->p->list[at];
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
     if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
     if (op == KN_OP_RANGE)
-        open_loop(e, loop_of_range(e, n));
+        em_open_loop(e, em_loop_of_range(e, n));
     else if (op == KN_OP_END)
-        close_loop(e, loop_of_range(e, kg_at(e->g, n, 1)));
+        em_close_loop(e, em_loop_of_range(e, kg_at(e->g, n, 1)));
     else if (op == KN_OP_STORE) {
         bool    guard = e->p->loop_of[at] < 0 && kg_space(e->g, kg_at(e->g, n, 0)) == KN_GLOBAL;
         int32_t past  = guard ? kx_label(&e->code) : 0;
-        if (guard) skip_unless_first(e, past);
+        if (guard) em_skip_unless_first(e, past);
         kx_emit_store(e, n);
         if (guard) kx_bind(&e->code, past);
     } else if (op != KN_OP_LOAD || v->same != kx_root_of(e->g, kg_at(e->g, n, 0)))
-        emit_value(e, n);
+        em_emit_value(e, n);
 }
 
-static bool lay_frame(kx_writer *e) {
+static bool em_lay_frame(kx_writer *e) {
     kx_plan *p  = e->p;
     int64_t  at = p->frame;
     if (!(e->local = kn_zalloc(kg_alloc(e->g), p->size * sizeof *e->local))) return kn_oom(e->f);
@@ -446,12 +448,12 @@ static bool lay_frame(kx_writer *e) {
     return true;
 }
 
-static const uint8_t kept[] = {KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
+static const uint8_t em_kept[] = {KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
 
-static void prologue(kx_writer *e) {
+static void em_prologue(kx_writer *e) {
     kx_plan *p = e->p;
-    for (int k = 0; k < KN_COUNT(kept); k++)
-        if (p->used[KX_BANK_GP] >> kept[k] & 1) kx_put(e, kx_i1(KX_PUSH, 0, kept[k]));
+    for (int k = 0; k < KN_COUNT(em_kept); k++)
+        if (p->used[KX_BANK_GP] >> em_kept[k] & 1) kx_put(e, kx_i1(KX_PUSH, 0, em_kept[k]));
     kx_put(e, kx_i2(KX_MOV, 8, KX_R11, KX_RSP));
     if (p->frame > 4096) { /* pages of the stack are touched in order */
         int32_t top = kx_label(&e->code);
@@ -464,9 +466,9 @@ static void prologue(kx_writer *e) {
     }
     kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), p->frame % 4096 + (p->frame > 4096 ? 0 : p->frame / 4096 * 4096)));
     kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_RSP, 0), -64));
-    kx_put(e, in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 32));
-    kx_put(e, in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDX), e->low));
-    kx_put(e, in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 32));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDX), e->low));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
     kx_put(e, kx_i2(KX_MOV, 8, KX_C, KX_RDI));
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
@@ -477,11 +479,11 @@ static void prologue(kx_writer *e) {
     }
 }
 
-static void epilogue(kx_writer *e) {
+static void em_epilogue(kx_writer *e) {
     kx_put(e, kx_i(KX_VZEROUPPER, 0));
-    kx_put(e, in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 32));
-    for (int k = KN_COUNT(kept); k-- > 0;)
-        if (e->p->used[KX_BANK_GP] >> kept[k] & 1) kx_put(e, kx_i1(KX_POP, 0, kept[k]));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 32));
+    for (int k = KN_COUNT(em_kept); k-- > 0;)
+        if (e->p->used[KX_BANK_GP] >> em_kept[k] & 1) kx_put(e, kx_i1(KX_POP, 0, em_kept[k]));
     kx_put(e, kx_i(KX_RET, 0));
 }
 
@@ -494,12 +496,12 @@ bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *
     e.v1    = p.scratch[1];
     e.v2    = p.scratch[2];
     e.v3    = p.scratch[3];
-    bool ok = lay_frame(&e);
+    bool ok = em_lay_frame(&e);
     if (ok) {
-        prologue(&e);
-        for (uint32_t i = 0; i < p.n && !f->code; i++) emit_node(&e, i);
-        epilogue(&e);
-        emit_thunks(&e);
+        em_prologue(&e);
+        for (uint32_t i = 0; i < p.n && !f->code; i++) em_emit_node(&e, i);
+        em_epilogue(&e);
+        em_emit_thunks(&e);
         ok = !f->code && kx_code_end(&e.code);
     }
     for (int l = 0; ok && l < p.nloop; l++)

@@ -3,46 +3,46 @@
 
 #include <string.h>
 
-static kx_ins place(kx_writer *e, kx_ins i, kn_ref at) {
+static kx_ins el_place(kx_writer *e, kx_ins i, kn_ref at) {
     return kx_at_place(e, i, at);
 }
 
-static kx_ins like(kx_ins i, const kx_ins *m) {
+static kx_ins el_like(kx_ins i, const kx_ins *m) {
     kx_rm rm = {.mem = true, .at = *m};
     return kx_with(i, &rm);
 }
 
 /* ---- scalars --------------------------------------------------------------------------------------------------- */
 
-static void load_integer(kx_writer *e, int d, int dt, const kx_ins *m) {
+static void el_load_integer(kx_writer *e, int d, int dt, const kx_ins *m) {
     switch (dt) {
     case KN_BOOL:
-    case KN_U8: kx_put(e, like(kx_i2(KX_MOVZX8, 4, d, KX_IN_MEM), m)); return;
-    case KN_I8: kx_put(e, like(kx_i2(KX_MOVSX8, 8, d, KX_IN_MEM), m)); return;
-    case KN_U16: kx_put(e, like(kx_i2(KX_MOVZX16, 4, d, KX_IN_MEM), m)); return;
-    case KN_I16: kx_put(e, like(kx_i2(KX_MOVSX16, 8, d, KX_IN_MEM), m)); return;
-    case KN_I32: kx_put(e, like(kx_i2(KX_MOVSXD, 0, d, KX_IN_MEM), m)); return;
-    case KN_U32: kx_put(e, like(kx_i2(KX_MOV, 4, d, KX_IN_MEM), m)); return;
-    default: kx_put(e, like(kx_i2(KX_MOV, 8, d, KX_IN_MEM), m)); return;
+    case KN_U8: kx_put(e, el_like(kx_i2(KX_MOVZX8, 4, d, KX_IN_MEM), m)); return;
+    case KN_I8: kx_put(e, el_like(kx_i2(KX_MOVSX8, 8, d, KX_IN_MEM), m)); return;
+    case KN_U16: kx_put(e, el_like(kx_i2(KX_MOVZX16, 4, d, KX_IN_MEM), m)); return;
+    case KN_I16: kx_put(e, el_like(kx_i2(KX_MOVSX16, 8, d, KX_IN_MEM), m)); return;
+    case KN_I32: kx_put(e, el_like(kx_i2(KX_MOVSXD, 0, d, KX_IN_MEM), m)); return;
+    case KN_U32: kx_put(e, el_like(kx_i2(KX_MOV, 4, d, KX_IN_MEM), m)); return;
+    default: kx_put(e, el_like(kx_i2(KX_MOV, 8, d, KX_IN_MEM), m)); return;
     }
 }
 
-static void load_real(kx_writer *e, int d, int dt, const kx_ins *m) {
+static void el_load_real(kx_writer *e, int d, int dt, const kx_ins *m) {
     switch (dt) {
     case KN_F32:
     case KN_F64: kx_load_bits(e, d, kn_dsize(dt), *m); return;
     case KN_F16:
-        kx_put(e, like(kx_i2(KX_MOVZX16, 4, KX_A, KX_IN_MEM), m));
+        kx_put(e, el_like(kx_i2(KX_MOVZX16, 4, KX_A, KX_IN_MEM), m));
         kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
         kx_put(e, kx_i2(KX_VCVTPH2PS, 16, d, d));
         return;
     case KN_BF16:
-        kx_put(e, like(kx_i2(KX_MOVZX16, 4, KX_A, KX_IN_MEM), m));
+        kx_put(e, el_like(kx_i2(KX_MOVZX16, 4, KX_A, KX_IN_MEM), m));
         kx_put(e, kx_imm(kx_i2(KX_SHLI, 4, KX_A, 0), 16));
         kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
         return;
     default:
-        kx_put(e, like(kx_i2(KX_MOVZX8, 4, KX_A, KX_IN_MEM), m));
+        kx_put(e, el_like(kx_i2(KX_MOVZX8, 4, KX_A, KX_IN_MEM), m));
         kx_put(e, kx_mem(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_A), KX_RSP, e->args));
         kx_call(e, dt == KN_F8E4M3 ? KX_H_from_f8e4m3 : KX_H_from_f8e5m2);
         kx_load_bits(e, d, 8, kx_mem(kx_i(KX_MOV, 8), KX_RSP, e->args));
@@ -50,40 +50,40 @@ static void load_real(kx_writer *e, int d, int dt, const kx_ins *m) {
     }
 }
 
-static void store_real(kx_writer *e, int v, int dt, const kx_ins *m) {
+static void el_store_real(kx_writer *e, int v, int dt, const kx_ins *m) {
     switch (dt) {
-    case KN_F32: kx_put(e, like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m)); return;
-    case KN_F64: kx_put(e, like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m)); return;
+    case KN_F32: kx_put(e, el_like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m)); return;
+    case KN_F64: kx_put(e, el_like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m)); return;
     case KN_F16:
         kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, 16, e->v0, v), 4));
-        kx_put(e, like(kx_imm(kx_i2(KX_VPEXTRW, 0, KX_IN_MEM, e->v0), 0), m));
+        kx_put(e, el_like(kx_imm(kx_i2(KX_VPEXTRW_ST, 0, KX_IN_MEM, e->v0), 0), m));
         return;
     case KN_BF16:
         kx_put(e, kx_i2(KX_VMOVD_ST, 0, KX_A, v));
         kx_put(e, kx_imm(kx_i2(KX_SHRI, 4, KX_A, 0), 16));
-        kx_put(e, like(kx_i2(KX_MOV_ST, 2, KX_IN_MEM, KX_A), m));
+        kx_put(e, el_like(kx_i2(KX_MOV_ST, 2, KX_IN_MEM, KX_A), m));
         return;
     default:
         kx_put(e, kx_i3(KX_VCVTSS2SD, 0, e->v0, v, v));
         kx_put(e, kx_mem(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, e->v0), KX_RSP, e->args));
         kx_call(e, dt == KN_F8E4M3 ? KX_H_to_f8e4m3 : KX_H_to_f8e5m2);
         kx_put(e, kx_mem(kx_i2(KX_MOV, 8, KX_A, KX_IN_MEM), KX_RSP, e->args));
-        kx_put(e, like(kx_i2(KX_MOV_ST, 1, KX_IN_MEM, KX_A), m));
+        kx_put(e, el_like(kx_i2(KX_MOV_ST, 1, KX_IN_MEM, KX_A), m));
     }
 }
 
 /* ---- lanes ----------------------------------------------------------------------------------------------------- */
 
-static void load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
+static void el_load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     int bytes = w * kn_dsize(dt), held = w * kx_held_size(e->p, dt) <= 16 ? 16 : w * kx_held_size(e->p, dt);
     switch (dt) {
     case KN_F16:
     case KN_BF16:
         if (w < 4) kx_load_bits(e, e->v0, 4, *m);
         if (dt == KN_F16)
-            kx_put(e, w < 4 ? kx_i2(KX_VCVTPH2PS, 16, d, e->v0) : like(kx_i2(KX_VCVTPH2PS, held, d, KX_IN_MEM), m));
+            kx_put(e, w < 4 ? kx_i2(KX_VCVTPH2PS, 16, d, e->v0) : el_like(kx_i2(KX_VCVTPH2PS, held, d, KX_IN_MEM), m));
         else {
-            kx_put(e, w < 4 ? kx_i2(KX_VPMOVZXWD, 16, d, e->v0) : like(kx_i2(KX_VPMOVZXWD, held, d, KX_IN_MEM), m));
+            kx_put(e, w < 4 ? kx_i2(KX_VPMOVZXWD, 16, d, e->v0) : el_like(kx_i2(KX_VPMOVZXWD, held, d, KX_IN_MEM), m));
             kx_put(e, kx_imm(kx_i3(KX_VPSLLDI, held, d, d, 0), 16));
         }
         return;
@@ -91,32 +91,32 @@ static void load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     }
 }
 
-static void load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
+static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
     if (e->avx512) {
         kx_load_bits(e, e->v0, w, *m);
         kx_put(e, kx_i3(KX_VPTESTMB_K, 16, d, e->v0, e->v0));
         return;
     }
-    kx_put(e, like(kx_i2(KX_VPMOVZXBD, w * 4, d, KX_IN_MEM), m));
+    kx_put(e, el_like(kx_i2(KX_VPMOVZXBD, w * 4, d, KX_IN_MEM), m));
     kx_put(e, kx_i3(KX_VPXOR, 16, e->v0, e->v0, e->v0));
     kx_put(e, kx_i3(KX_VPSUBD, w * 4, d, e->v0, d));
 }
 
-static void store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
+static void el_store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
     if (bytes == 4)
-        kx_put(e, like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m));
+        kx_put(e, el_like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m));
     else if (bytes == 8)
-        kx_put(e, like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m));
+        kx_put(e, el_like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m));
     else
-        kx_put(e, like(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, v), m));
+        kx_put(e, el_like(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, v), m));
 }
 
-static void store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
+static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     int held = w * 4 <= 16 ? 16 : w * 4;
     switch (dt) {
     case KN_F16:
         kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, held, e->v0, v), 4));
-        store_bits(e, e->v0, w * 2, m);
+        el_store_bits(e, e->v0, w * 2, m);
         return;
     case KN_BF16:
         kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 16));
@@ -126,14 +126,14 @@ static void store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
             kx_put(e, kx_i3(KX_VPACKUSDW, held, e->v0, e->v0, e->v0));
             if (held == 32) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
         }
-        store_bits(e, e->v0, w * 2, m);
+        el_store_bits(e, e->v0, w * 2, m);
         return;
-    default: store_bits(e, v, w * kn_dsize(dt), m);
+    default: el_store_bits(e, v, w * kn_dsize(dt), m);
     }
 }
 
 /* Bytes 0 and 1. */
-static void store_bools(kx_writer *e, kn_ref x, int w, const kx_ins *m) {
+static void el_store_bools(kx_writer *e, kn_ref x, int w, const kx_ins *m) {
     if (e->avx512) {
         int   k  = kx_mask(e, x, KX_K1);
         kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, 1, 1, 16), 0)};
@@ -145,13 +145,13 @@ static void store_bools(kx_writer *e, kn_ref x, int w, const kx_ins *m) {
         if (w == 8) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
         kx_put(e, kx_i3(KX_VPACKUSWB, 16, e->v0, e->v0, e->v0));
     }
-    store_bits(e, e->v0, w, m);
+    el_store_bits(e, e->v0, w, m);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
 
 /* Jumps past what follows where the gate, a scalar, is false. */
-static void test_gate(kx_writer *e, kn_ref gate, int32_t past) {
+static void el_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
     kx_rm rm = kx_gp_rm(e, gate, KX_A);
     if (rm.mem)
         kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
@@ -160,12 +160,12 @@ static void test_gate(kx_writer *e, kn_ref gate, int32_t past) {
     kx_emit_jcc(&e->code, KXCC_E, past);
 }
 
-static kx_form_id masked_move(int dt, bool store) {
+static kx_form_id el_masked_move(int dt, bool store) {
     if (kn_dsize(dt) == 8) return store ? KX_VMOVUPD_ST : KX_VMOVUPD;
     return store ? KX_VMOVUPS_ST : KX_VMOVUPS;
 }
 
-static void set_to(kx_writer *e, kn_ref n, kn_ref alt, int d) { /* d = alt */
+static void el_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d) { /* d = alt */
     int bytes = kx_vec_bytes(e->p, n);
     switch (e->p->value[kx_name(e->p, n)].bank) {
     case KX_BANK_GP: {
@@ -198,32 +198,32 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     }
     int32_t past = 0;
     if (gate) {
-        set_to(e, n, kg_at(g, n, 1), d);
+        el_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate)) {
             int    k = kx_mask(e, gate, KX_K0), size = w * kn_dsize(dt) <= 16 ? 16 : w * kn_dsize(dt);
-            kx_ins i = place(e, kx_i2(masked_move(dt, false), size, d, KX_IN_MEM), at);
+            kx_ins i = el_place(e, kx_i2(el_masked_move(dt, false), size, d, KX_IN_MEM), at);
             kx_put(e, kx_masked(i, k, false));
             kx_done(e, n, d);
             return;
         }
         past = kx_label(&e->code);
-        test_gate(e, gate, past);
+        el_test_gate(e, gate, past);
     }
-    kx_ins m = place(e, kx_i(KX_MOV, 8), at);
+    kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (lanes && dt == KN_BOOL)
-        load_bools(e, d, w, &m);
+        el_load_bools(e, d, w, &m);
     else if (lanes)
-        load_run(e, d, dt, w, &m);
+        el_load_run(e, d, dt, w, &m);
     else if (kn_is_float(dt))
-        load_real(e, d, dt, &m);
+        el_load_real(e, d, dt, &m);
     else
-        load_integer(e, d, dt, &m);
+        el_load_integer(e, d, dt, &m);
     if (past) kx_bind(&e->code, past);
     kx_done(e, n, d);
 }
 
 /* An accumulator takes a value. */
-static void store_cell(kx_writer *e, kn_ref cell, kn_ref x) {
+static void el_store_cell(kx_writer *e, kn_ref cell, kn_ref x) {
     kx_value *v = &e->p->value[cell];
     if (kg_op(e->g, x) != KN_OP_CONST && kx_name(e->p, x) == cell) return; /* made in place */
     int d = kx_dst(e, cell);
@@ -243,33 +243,34 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
     bool            lanes = kg_rank(g, at) > 0;
     int32_t         past  = 0;
     if (kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG) {
-        store_cell(e, st, x);
+        el_store_cell(e, st, x);
         return;
     }
     if (gate && kx_is_lanes(g, gate)) {
         int    size = w * kn_dsize(dt) <= 16 ? 16 : w * kn_dsize(dt), k = kx_mask(e, gate, KX_K0);
         int    v = kx_get(e, x, size, e->v2, at);
-        kx_ins i = place(e, kx_i2(masked_move(dt, true), size, KX_IN_MEM, v), at);
+        kx_ins i = el_place(e, kx_i2(el_masked_move(dt, true), size, KX_IN_MEM, v), at);
         kx_put(e, kx_masked(i, k, false));
         return;
     }
     if (gate) {
         past = kx_label(&e->code);
-        test_gate(e, gate, past);
+        el_test_gate(e, gate, past);
     }
-    kx_ins m = place(e, kx_i(KX_MOV, 8), at);
+    kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (lanes && dt == KN_BOOL)
-        store_bools(e, x, w, &m);
+        el_store_bools(e, x, w, &m);
     else if (lanes)
-        store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
+        el_store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
     else if (kn_is_float(dt))
-        store_real(e, kx_get(e, x, 16, e->v2, at), dt, &m);
+        el_store_real(e, kx_get(e, x, 16, e->v2, at), dt, &m);
     else if (kg_op(g, x) == KN_OP_CONST && kg_const_int(g, x) == (int32_t)kg_const_int(g, x))
-        kx_put(e, like(kx_imm(kx_i2(KX_MOVI, kn_dsize(dt), KX_IN_MEM, 0), dt == KN_U8    ? (int8_t)kg_const_int(g, x)
+        kx_put(e,
+               el_like(kx_imm(kx_i2(KX_MOVI, kn_dsize(dt), KX_IN_MEM, 0), dt == KN_U8    ? (int8_t)kg_const_int(g, x)
                                                                           : dt == KN_U16 ? (int16_t)kg_const_int(g, x)
                                                                                          : kg_const_int(g, x)),
                        &m));
     else
-        kx_put(e, like(kx_i2(KX_MOV_ST, kn_dsize(dt), KX_IN_MEM, kx_gp(e, x, KX_A)), &m));
+        kx_put(e, el_like(kx_i2(KX_MOV_ST, kn_dsize(dt), KX_IN_MEM, kx_gp(e, x, KX_A)), &m));
     if (past) kx_bind(&e->code, past);
 }

@@ -4,61 +4,61 @@
 
 #include <string.h>
 
-static kn_ref src(const kx_writer *e, kn_ref n, uint32_t k) {
+static kn_ref es_src(const kx_writer *e, kn_ref n, uint32_t k) {
     return kg_at(e->g, n, k);
 }
-static bool is_const(const kx_writer *e, kn_ref n) {
+static bool es_is_const(const kx_writer *e, kn_ref n) {
     return kg_op(e->g, n) == KN_OP_CONST;
 }
 
 /* A constant that fits a signed 32-bit immediate. */
-static bool small(const kx_writer *e, kn_ref n, int64_t *v) {
-    if (!is_const(e, n)) return false;
+static bool es_small(const kx_writer *e, kn_ref n, int64_t *v) {
+    if (!es_is_const(e, n)) return false;
     *v = kg_const_int(e->g, n);
     return *v == (int32_t)*v;
 }
 
-static void mov(kx_writer *e, int to, int from) {
+static void es_mov(kx_writer *e, int to, int from) {
     if (to != from) kx_put(e, kx_i2(KX_MOV, 8, to, from));
 }
 
-static void jump(kx_writer *e, int cond, int32_t to) {
+static void es_jump(kx_writer *e, int cond, int32_t to) {
     kx_emit_jcc(&e->code, (kx_cond)cond, to);
 }
 
 /* ---- integers -------------------------------------------------------------------------------------------------- */
 
-static void two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form) {
-    kn_ref  a = src(e, n, 0), b = src(e, n, 1);
+static void es_two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form) {
+    kn_ref  a = es_src(e, n, 0), b = es_src(e, n, 1);
     int     d = kx_dst(e, n), dt = kg_dtype(e->g, n), t;
     int64_t v;
-    if (is_const(e, a) && form != KX_SUB) {
+    if (es_is_const(e, a) && form != KX_SUB) {
         kn_ref x = a;
         a        = b;
         b        = x;
     }
-    bool  imm = small(e, b, &v) && imm_form;
+    bool  imm = es_small(e, b, &v) && imm_form;
     kx_rm rb  = {0};
     if (!imm) rb = kx_gp_rm(e, b, KX_D);
     t = !imm && !rb.mem && rb.reg == d ? KX_A : d;
-    mov(e, t, kx_gp(e, a, t));
+    es_mov(e, t, kx_gp(e, a, t));
     if (imm)
         kx_put(e, kx_imm(form == KX_IMUL ? kx_i3(KX_IMULI, 8, t, t, 0) : kx_i2(imm_form, 8, t, 0), v));
     else
         kx_put(e, kx_with(kx_i2(form, 8, t, rb.mem ? KX_IN_MEM : rb.reg), &rb));
     kx_extend(e, t, dt);
-    mov(e, d, t);
+    es_mov(e, d, t);
     kx_done(e, n, d);
 }
 
-static bool is_unsigned64(const kx_writer *e, kn_ref n) {
+static bool es_is_unsigned64(const kx_writer *e, kn_ref n) {
     return kg_dtype(e->g, n) == KN_U64;
 }
 
-static void compare(kx_writer *e, kn_ref a, kn_ref b) {
+static void es_compare(kx_writer *e, kn_ref a, kn_ref b) {
     int64_t v;
     int     ra = kx_gp(e, a, KX_A);
-    if (small(e, b, &v)) {
+    if (es_small(e, b, &v)) {
         kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, ra, 0), v));
         return;
     }
@@ -66,7 +66,7 @@ static void compare(kx_writer *e, kn_ref a, kn_ref b) {
     kx_put(e, kx_with(kx_i2(KX_CMP, 8, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
 }
 
-static int condition(int op, bool below) {
+static int es_condition(int op, bool below) {
     switch (op) {
     case KN_OP_CMPLT: return below ? KXCC_B : KXCC_L;
     case KN_OP_CMPGT: return below ? KXCC_A : KXCC_G;
@@ -77,14 +77,14 @@ static int condition(int op, bool below) {
     }
 }
 
-static kx_ins with_cond(kx_ins i, int cond) {
+static kx_ins es_with_cond(kx_ins i, int cond) {
     i.cond = (uint8_t)cond;
     return i;
 }
 
-static void set_if(kx_writer *e, kn_ref n, int cond) {
+static void es_set_if(kx_writer *e, kn_ref n, int cond) {
     int d = kx_dst(e, n);
-    kx_put(e, with_cond(kx_i1(KX_SETCC, 0, KX_A), cond));
+    kx_put(e, es_with_cond(kx_i1(KX_SETCC, 0, KX_A), cond));
     kx_put(e, kx_i2(KX_MOVZX8, 4, d, KX_A));
     kx_done(e, n, d);
 }
@@ -101,8 +101,8 @@ int kx_predicate(int op) {
     }
 }
 
-static void compare_reals(kx_writer *e, kn_ref n) {
-    kn_ref a = src(e, n, 0), b = src(e, n, 1);
+static void es_compare_reals(kx_writer *e, kn_ref n) {
+    kn_ref a = es_src(e, n, 0), b = es_src(e, n, 1);
     int    st = kg_dtype(e->g, a), d = kx_dst(e, n), pr = kx_predicate(kx_op(e->g, n));
     bool   dbl = st == KN_F64;
     int    ra  = kx_get(e, a, 16, e->v2, a);
@@ -119,119 +119,120 @@ static void compare_reals(kx_writer *e, kn_ref n) {
     kx_done(e, n, d);
 }
 
-static void select_integer(kx_writer *e, kn_ref n) { /* WHERE */
+static void es_select_integer(kx_writer *e, kn_ref n) { /* WHERE */
     int d = kx_dst(e, n);
-    mov(e, KX_A, kx_gp(e, src(e, n, 2), KX_A));
-    kx_rm a = kx_gp_rm(e, src(e, n, 1), KX_D), p = kx_gp_rm(e, src(e, n, 0), KX_C);
+    es_mov(e, KX_A, kx_gp(e, es_src(e, n, 2), KX_A));
+    kx_rm a = kx_gp_rm(e, es_src(e, n, 1), KX_D), p = kx_gp_rm(e, es_src(e, n, 0), KX_C);
     if (p.mem)
         kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
     else
         kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
-    kx_put(e, with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, a.mem ? KX_IN_MEM : a.reg), &a), KXCC_NE));
-    mov(e, d, KX_A);
+    kx_put(e, es_with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, a.mem ? KX_IN_MEM : a.reg), &a), KXCC_NE));
+    es_mov(e, d, KX_A);
     kx_done(e, n, d);
 }
 
-static void extreme(kx_writer *e, kn_ref n) { /* MAX, MIN */
-    bool below = is_unsigned64(e, n), max = kx_op(e->g, n) == KN_OP_MAX;
+static void es_extreme(kx_writer *e, kn_ref n) { /* MAX, MIN */
+    bool below = es_is_unsigned64(e, n), max = kx_op(e->g, n) == KN_OP_MAX;
     int  d = kx_dst(e, n);
-    mov(e, KX_A, kx_gp(e, src(e, n, 0), KX_A));
-    kx_rm b = kx_gp_rm(e, src(e, n, 1), KX_D);
+    es_mov(e, KX_A, kx_gp(e, es_src(e, n, 0), KX_A));
+    kx_rm b = kx_gp_rm(e, es_src(e, n, 1), KX_D);
     kx_put(e, kx_with(kx_i2(KX_CMP, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b));
-    kx_put(e, with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b), max ? below ? KXCC_B : KXCC_L
+    kx_put(e,
+           es_with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b), max ? below ? KXCC_B : KXCC_L
                                                                                            : below ? KXCC_A
                                                                                                    : KXCC_G));
-    mov(e, d, KX_A);
+    es_mov(e, d, KX_A);
     kx_done(e, n, d);
 }
 
 /* prev + a * c, and a * b + c. */
-static void multiply_add(kx_writer *e, kn_ref n) {
-    kn_ref  a = src(e, n, 0), b = src(e, n, 1), c = src(e, n, 2);
+static void es_multiply_add(kx_writer *e, kn_ref n) {
+    kn_ref  a = es_src(e, n, 0), b = es_src(e, n, 1), c = es_src(e, n, 2);
     int     d = kx_dst(e, n);
     int64_t v;
-    if (small(e, b, &v)) {
+    if (es_small(e, b, &v)) {
         kx_rm ra = kx_gp_rm(e, a, KX_A);
         kx_put(e, kx_with(kx_imm(kx_i3(KX_IMULI, 8, KX_A, ra.mem ? KX_IN_MEM : ra.reg, 0), v), &ra));
     } else {
-        mov(e, KX_A, kx_gp(e, a, KX_A));
+        es_mov(e, KX_A, kx_gp(e, a, KX_A));
         kx_rm rb = kx_gp_rm(e, b, KX_D);
         kx_put(e, kx_with(kx_i2(KX_IMUL, 8, KX_A, rb.mem ? KX_IN_MEM : rb.reg), &rb));
     }
-    if (small(e, c, &v)) {
+    if (es_small(e, c, &v)) {
         if (v) kx_put(e, kx_imm(kx_i2(KX_ADDI, 8, KX_A, 0), v));
     } else {
         kx_rm rc = kx_gp_rm(e, c, KX_D);
         kx_put(e, kx_with(kx_i2(KX_ADD, 8, KX_A, rc.mem ? KX_IN_MEM : rc.reg), &rc));
     }
     kx_extend(e, KX_A, kg_dtype(e->g, n));
-    mov(e, d, KX_A);
+    es_mov(e, d, KX_A);
     kx_done(e, n, d);
 }
 
-static void shift(kx_writer *e, kn_ref n) {
+static void es_shift(kx_writer *e, kn_ref n) {
     int    op = kx_op(e->g, n), dt = kg_dtype(e->g, n), width = 8 * kn_dsize(dt), d = kx_dst(e, n);
-    bool   left = op == KN_OP_SHL, arithmetic = !left && kn_dtypes[dt].kind == 'I';
-    kn_ref by = src(e, n, 1);
-    if (is_const(e, by)) {
+    bool   left = op == KN_OP_SHL, es_arithmetic = !left && kn_dtypes[dt].kind == 'I';
+    kn_ref by = es_src(e, n, 1);
+    if (es_is_const(e, by)) {
         int64_t c   = kg_const_int(e->g, by);
         bool    out = c < 0 || c >= width;
-        if (out && !arithmetic) {
+        if (out && !es_arithmetic) {
             kx_put(e, kx_i2(KX_XOR, 4, d, d));
         } else {
-            mov(e, d, kx_gp(e, src(e, n, 0), d));
+            es_mov(e, d, kx_gp(e, es_src(e, n, 0), d));
             if (out) c = 63;
-            if (c) kx_put(e, kx_imm(kx_i2(left ? KX_SHLI : arithmetic ? KX_SARI : KX_SHRI, 8, d, 0), c));
+            if (c) kx_put(e, kx_imm(kx_i2(left ? KX_SHLI : es_arithmetic ? KX_SARI : KX_SHRI, 8, d, 0), c));
             if (left) kx_extend(e, d, dt);
         }
         kx_done(e, n, d);
         return;
     }
-    mov(e, KX_D, kx_gp(e, by, KX_D));
-    int a = kx_gp(e, src(e, n, 0), KX_A);
-    if (arithmetic) {
+    es_mov(e, KX_D, kx_gp(e, by, KX_D));
+    int a = kx_gp(e, es_src(e, n, 0), KX_A);
+    if (es_arithmetic) {
         kx_put(e, kx_mov_const(KX_C, 63));
         kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_D, 0), width));
-        kx_put(e, with_cond(kx_i2(KX_CMOVCC, 8, KX_D, KX_C), KXCC_AE));
+        kx_put(e, es_with_cond(kx_i2(KX_CMOVCC, 8, KX_D, KX_C), KXCC_AE));
         kx_put(e, kx_i3(KX_SARX, 8, KX_A, a, KX_D));
     } else {
         kx_put(e, kx_i3(left ? KX_SHLX : KX_SHRX, 8, KX_A, a, KX_D));
         kx_put(e, kx_mov_const(KX_C, 0));
         kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_D, 0), width));
-        kx_put(e, with_cond(kx_i2(KX_CMOVCC, 8, KX_A, KX_C), KXCC_AE));
+        kx_put(e, es_with_cond(kx_i2(KX_CMOVCC, 8, KX_A, KX_C), KXCC_AE));
         if (left) kx_extend(e, KX_A, dt);
     }
-    mov(e, d, KX_A);
+    es_mov(e, d, KX_A);
     kx_done(e, n, d);
 }
 
 /* IDIV and MOD that floor; x / 0 = 0, x mod 0 = x. */
-static void divide(kx_writer *e, kn_ref n) {
+static void es_divide(kx_writer *e, kn_ref n) {
     int     op = kx_op(e->g, n), dt = kg_dtype(e->g, n), d = kx_dst(e, n), r = op == KN_OP_IDIV ? KX_A : KX_D;
     bool    sign = kn_dtypes[dt].kind == 'I';
-    kn_ref  b    = src(e, n, 1);
-    int64_t v    = is_const(e, b) ? kg_const_int(e->g, b) : 0;
+    kn_ref  b    = es_src(e, n, 1);
+    int64_t v    = es_is_const(e, b) ? kg_const_int(e->g, b) : 0;
     if (v > 0 && !(v & (v - 1)) && (op == KN_OP_IDIV || v == 1 || v - 1 == (int32_t)(v - 1))) {
-        mov(e, KX_A, kx_gp(e, src(e, n, 0), KX_A));
+        es_mov(e, KX_A, kx_gp(e, es_src(e, n, 0), KX_A));
         int s = __builtin_ctzll((unsigned long long)v);
         if (op == KN_OP_MOD)
             kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_A, 0), v - 1));
         else if (s)
             kx_put(e, kx_imm(kx_i2(sign ? KX_SARI : KX_SHRI, 8, KX_A, 0), s));
-        mov(e, d, KX_A);
+        es_mov(e, d, KX_A);
         kx_done(e, n, d);
         return;
     }
     int32_t done = kx_label(&e->code), zero = kx_label(&e->code), minus = kx_label(&e->code);
-    mov(e, KX_C, kx_gp(e, b, KX_C));
-    mov(e, KX_A, kx_gp(e, src(e, n, 0), KX_A));
+    es_mov(e, KX_C, kx_gp(e, b, KX_C));
+    es_mov(e, KX_A, kx_gp(e, es_src(e, n, 0), KX_A));
     if (!v) {
         kx_put(e, kx_i2(KX_TEST, 8, KX_C, KX_C));
-        jump(e, KXCC_E, zero);
+        es_jump(e, KXCC_E, zero);
     }
     if (sign && v <= 0) {
         kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_C, 0), -1));
-        jump(e, KXCC_E, minus);
+        es_jump(e, KXCC_E, minus);
     }
     if (!sign) {
         kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
@@ -240,11 +241,11 @@ static void divide(kx_writer *e, kn_ref n) {
         kx_put(e, kx_i2(KX_CQO, 0, KX_D, KX_A));
         kx_put(e, kx_i3(KX_IDIV, 8, KX_A, KX_D, KX_C));
         kx_put(e, kx_i2(KX_TEST, 8, KX_D, KX_D));
-        jump(e, KXCC_E, done);
+        es_jump(e, KXCC_E, done);
         /* signs of remainder and divisor differ: one below */
         int32_t same = done;
         kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
-        jump(e, KXCC_NS, same);
+        es_jump(e, KXCC_NS, same);
         kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
         kx_put(e, op == KN_OP_IDIV ? kx_imm(kx_i2(KX_SUBI, 8, KX_A, 0), 1) : kx_i2(KX_ADD, 8, KX_D, KX_C));
     }
@@ -254,7 +255,7 @@ static void divide(kx_writer *e, kn_ref n) {
         if (op == KN_OP_IDIV)
             kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
         else
-            mov(e, KX_D, KX_A);
+            es_mov(e, KX_D, KX_A);
         if (sign) kx_emit_jump(&e->code, done);
     }
     if (sign && v <= 0) {
@@ -266,18 +267,18 @@ static void divide(kx_writer *e, kn_ref n) {
     }
     kx_bind(&e->code, done);
     if (sign) kx_extend(e, r, dt);
-    mov(e, d, r);
+    es_mov(e, d, r);
     kx_done(e, n, d);
 }
 
 /* ---- floats to integers ---------------------------------------------------------------------------------------- */
 
-static kx_ins at_double(kx_writer *e, kx_ins i, double v) {
+static kx_ins es_at_double(kx_writer *e, kx_ins i, double v) {
     return kx_mem_label(i, kx_pool(e, &v, 8), 0);
 }
 
-static void real_to_integer(kx_writer *e, kn_ref n) {
-    kn_ref  a  = src(e, n, 0);
+static void es_real_to_integer(kx_writer *e, kn_ref n) {
+    kn_ref  a  = es_src(e, n, 0);
     int     st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, a, 16, e->v2, a);
     int32_t done = kx_label(&e->code), big = kx_label(&e->code);
     if (st != KN_F64)
@@ -287,56 +288,56 @@ static void real_to_integer(kx_writer *e, kn_ref n) {
     x = e->v0;
     kx_put(e, kx_mov_const(KX_A, 0));
     if (dt == KN_U64) {
-        kx_put(e, at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 0));
-        jump(e, KXCC_BE, done); /* NaN too */
+        kx_put(e, es_at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 0));
+        es_jump(e, KXCC_BE, done); /* NaN too */
         kx_put(e, kx_mov_const(KX_A, -1));
-        kx_put(e, at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 18446744073709551616.0));
-        jump(e, KXCC_AE, done);
-        kx_put(e, at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 9223372036854775808.0));
-        jump(e, KXCC_AE, big);
+        kx_put(e, es_at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 18446744073709551616.0));
+        es_jump(e, KXCC_AE, done);
+        kx_put(e, es_at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 9223372036854775808.0));
+        es_jump(e, KXCC_AE, big);
         kx_put(e, kx_i2(KX_VCVTTSD2SI, 8, KX_A, x));
         kx_emit_jump(&e->code, done);
         kx_bind(&e->code, big);
-        kx_put(e, at_double(e, kx_i3(KX_VSUBSD, 0, x, x, KX_IN_MEM), 9223372036854775808.0));
+        kx_put(e, es_at_double(e, kx_i3(KX_VSUBSD, 0, x, x, KX_IN_MEM), 9223372036854775808.0));
         kx_put(e, kx_i2(KX_VCVTTSD2SI, 8, KX_A, x));
         kx_put(e, kx_mov_const(KX_D, INT64_MIN));
         kx_put(e, kx_i2(KX_XOR, 8, KX_A, KX_D));
     } else {
         kx_put(e, kx_i2(KX_VUCOMISD, 0, x, x));
-        jump(e, KXCC_P, done);
+        es_jump(e, KXCC_P, done);
         if (kn_dsize(dt) == 8) {
             kx_put(e, kx_mov_const(KX_A, INT64_MAX));
-            kx_put(e, at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 9223372036854775808.0));
-            jump(e, KXCC_AE, done);
+            kx_put(e, es_at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 9223372036854775808.0));
+            es_jump(e, KXCC_AE, done);
         } else {
-            kx_put(e, at_double(e, kx_i3(KX_VMAXSD, 0, x, x, KX_IN_MEM), (double)kn_dtypes[dt].min));
-            kx_put(e, at_double(e, kx_i3(KX_VMINSD, 0, x, x, KX_IN_MEM), (double)kn_dtypes[dt].max));
+            kx_put(e, es_at_double(e, kx_i3(KX_VMAXSD, 0, x, x, KX_IN_MEM), (double)kn_dtypes[dt].min));
+            kx_put(e, es_at_double(e, kx_i3(KX_VMINSD, 0, x, x, KX_IN_MEM), (double)kn_dtypes[dt].max));
         }
         kx_put(e, kx_i2(KX_VCVTTSD2SI, 8, KX_A, x));
     }
     kx_bind(&e->code, done);
-    mov(e, d, KX_A);
+    es_mov(e, d, KX_A);
     kx_done(e, n, d);
 }
 
 void kx_emit_integer(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
-    int             op = kx_op(g, n), dt = kg_dtype(g, n), st = kg_dtype(g, src(e, n, 0)), d;
+    int             op = kx_op(g, n), dt = kg_dtype(g, n), st = kg_dtype(g, es_src(e, n, 0)), d;
     switch (op) {
-    case KN_OP_ADD: two(e, n, dt == KN_BOOL ? KX_OR : KX_ADD, dt == KN_BOOL ? KX_ORI : KX_ADDI); return;
-    case KN_OP_SUB: two(e, n, dt == KN_BOOL ? KX_XOR : KX_SUB, dt == KN_BOOL ? KX_XORI : KX_SUBI); return;
-    case KN_OP_MUL: two(e, n, dt == KN_BOOL ? KX_AND : KX_IMUL, dt == KN_BOOL ? KX_ANDI : KX_IMULI); return;
-    case KN_OP_AND: two(e, n, KX_AND, KX_ANDI); return;
-    case KN_OP_OR: two(e, n, KX_OR, KX_ORI); return;
-    case KN_OP_XOR: two(e, n, KX_XOR, KX_XORI); return;
+    case KN_OP_ADD: es_two(e, n, dt == KN_BOOL ? KX_OR : KX_ADD, dt == KN_BOOL ? KX_ORI : KX_ADDI); return;
+    case KN_OP_SUB: es_two(e, n, dt == KN_BOOL ? KX_XOR : KX_SUB, dt == KN_BOOL ? KX_XORI : KX_SUBI); return;
+    case KN_OP_MUL: es_two(e, n, dt == KN_BOOL ? KX_AND : KX_IMUL, dt == KN_BOOL ? KX_ANDI : KX_IMULI); return;
+    case KN_OP_AND: es_two(e, n, KX_AND, KX_ANDI); return;
+    case KN_OP_OR: es_two(e, n, KX_OR, KX_ORI); return;
+    case KN_OP_XOR: es_two(e, n, KX_XOR, KX_XORI); return;
     case KN_OP_MAX:
-    case KN_OP_MIN: extreme(e, n); return;
-    case KN_OP_MULACC: multiply_add(e, n); return;
+    case KN_OP_MIN: es_extreme(e, n); return;
+    case KN_OP_MULACC: es_multiply_add(e, n); return;
     case KN_OP_SHL:
-    case KN_OP_SHR: shift(e, n); return;
+    case KN_OP_SHR: es_shift(e, n); return;
     case KN_OP_IDIV:
-    case KN_OP_MOD: divide(e, n); return;
-    case KN_OP_WHERE: select_integer(e, n); return;
+    case KN_OP_MOD: es_divide(e, n); return;
+    case KN_OP_WHERE: es_select_integer(e, n); return;
     case KN_OP_CMPLT:
     case KN_OP_CMPGT:
     case KN_OP_CMPLE:
@@ -344,16 +345,16 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
     case KN_OP_CMPNE:
     case KN_OP_CMPEQ:
         if (kn_is_float(st)) {
-            compare_reals(e, n);
+            es_compare_reals(e, n);
             return;
         }
-        compare(e, src(e, n, 0), src(e, n, 1));
-        set_if(e, n, condition(op, is_unsigned64(e, src(e, n, 0))));
+        es_compare(e, es_src(e, n, 0), es_src(e, n, 1));
+        es_set_if(e, n, es_condition(op, es_is_unsigned64(e, es_src(e, n, 0))));
         return;
     case KN_OP_NEG:
     case KN_OP_NOT:
         d = kx_dst(e, n);
-        mov(e, d, kx_gp(e, src(e, n, 0), d));
+        es_mov(e, d, kx_gp(e, es_src(e, n, 0), d));
         if (dt == KN_BOOL && op == KN_OP_NOT)
             kx_put(e, kx_imm(kx_i2(KX_XORI, 4, d, 0), 1));
         else if (dt != KN_BOOL)
@@ -364,11 +365,11 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
     case KN_OP_TRUNC:
     case KN_OP_CAST:
         if (kn_is_float(st)) {
-            real_to_integer(e, n);
+            es_real_to_integer(e, n);
             return;
         }
         d = kx_dst(e, n);
-        mov(e, d, kx_gp(e, src(e, n, 0), d));
+        es_mov(e, d, kx_gp(e, es_src(e, n, 0), d));
         if (kn_dsize(dt) < kn_dsize(st) || kn_dtypes[dt].kind != kn_dtypes[st].kind) kx_extend(e, d, dt);
         kx_done(e, n, d);
         return;
@@ -386,7 +387,7 @@ void kx_round(kx_writer *e, int v, int dt) {
     } else if (dt == KN_BF16) {
         int32_t nan = kx_label(&e->code);
         kx_put(e, kx_i2(KX_VUCOMISS, 0, v, v));
-        jump(e, KXCC_P, nan);
+        es_jump(e, KXCC_P, nan);
         kx_put(e, kx_i2(KX_VMOVD_ST, 0, KX_A, v));
         kx_put(e, kx_i2(KX_MOV, 4, KX_D, KX_A));
         kx_put(e, kx_imm(kx_i2(KX_SHRI, 4, KX_D, 0), 16));
@@ -404,9 +405,9 @@ void kx_round(kx_writer *e, int v, int dt) {
     }
 }
 
-static void arithmetic(kx_writer *e, kn_ref n, kx_form_id single, kx_form_id dbl, bool reversed) {
+static void es_arithmetic(kx_writer *e, kn_ref n, kx_form_id single, kx_form_id dbl, bool reversed) {
     int    dt = kg_dtype(e->g, n), d = kx_dst(e, n);
-    kn_ref a = src(e, n, reversed), b = src(e, n, !reversed);
+    kn_ref a = es_src(e, n, reversed), b = es_src(e, n, !reversed);
     int    ra = kx_get(e, a, 16, e->v2, n);
     kx_rm  rb = kx_vec_rm(e, b, 16, false, n);
     kx_put(e, kx_with(kx_i3(dt == KN_F64 ? dbl : single, 0, d, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
@@ -414,10 +415,10 @@ static void arithmetic(kx_writer *e, kn_ref n, kx_form_id single, kx_form_id dbl
     kx_done(e, n, d);
 }
 
-static void fused(kx_writer *e, kn_ref n) {
+static void es_fused(kx_writer *e, kn_ref n) {
     bool   dbl = kg_dtype(e->g, n) == KN_F64;
     int    d = kx_dst(e, n), dt = kg_dtype(e->g, n);
-    kn_ref a = src(e, n, 0), b = src(e, n, 1), c = src(e, n, 2);
+    kn_ref a = es_src(e, n, 0), b = es_src(e, n, 1), c = es_src(e, n, 2);
     int    ra = kx_get(e, a, 16, e->v2, n), rc;
     kx_rm  rb = kx_vec_rm(e, b, 16, false, n);
     if (ra == d || (!rb.mem && rb.reg == d)) { /* a or b ends here: made aside */
@@ -435,42 +436,42 @@ static void fused(kx_writer *e, kn_ref n) {
 }
 
 /* The larger or smaller, NaN if either is; d is none of the sources. */
-static void extreme_real(kx_writer *e, kn_ref n) {
+static void es_extreme_real(kx_writer *e, kn_ref n) {
     bool    max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
-    int     d = kx_dst(e, n), a = kx_get(e, src(e, n, 0), 16, e->v2, n);
+    int     d = kx_dst(e, n), a = kx_get(e, es_src(e, n, 0), 16, e->v2, n);
     int32_t done = kx_label(&e->code);
-    kx_rm   b    = kx_vec_rm(e, src(e, n, 1), 16, false, n);
+    kx_rm   b    = kx_vec_rm(e, es_src(e, n, 1), 16, false, n);
     kx_put(e, kx_with(kx_i3(max   ? dbl ? KX_VMAXSD : KX_VMAXSS
                             : dbl ? KX_VMINSD
                                   : KX_VMINSS,
                             0, d, a, b.mem ? KX_IN_MEM : b.reg),
                       &b));
     kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, a, a));
-    jump(e, KXCC_NP, done);
+    es_jump(e, KXCC_NP, done);
     kx_move_vec(e, d, a, 16);
     kx_bind(&e->code, done);
     kx_done(e, n, d);
 }
 
-static void select_real(kx_writer *e, kn_ref n) { /* d is none of the sources */
+static void es_select_real(kx_writer *e, kn_ref n) { /* d is none of the sources */
     int32_t done = kx_label(&e->code);
     int     d    = kx_dst(e, n);
-    kx_move_vec(e, d, kx_get(e, src(e, n, 2), 16, d, n), 16);
-    kx_rm p = kx_gp_rm(e, src(e, n, 0), KX_A);
+    kx_move_vec(e, d, kx_get(e, es_src(e, n, 2), 16, d, n), 16);
+    kx_rm p = kx_gp_rm(e, es_src(e, n, 0), KX_A);
     if (p.mem)
         kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
     else
         kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
-    jump(e, KXCC_E, done);
-    kx_move_vec(e, d, kx_get(e, src(e, n, 1), 16, d, n), 16);
+    es_jump(e, KXCC_E, done);
+    kx_move_vec(e, d, kx_get(e, es_src(e, n, 1), 16, d, n), 16);
     kx_bind(&e->code, done);
     kx_done(e, n, d);
 }
 
-static void call_helper(kx_writer *e, kn_ref n, kx_helper h) {
+static void es_call_helper(kx_writer *e, kn_ref n, kx_helper h) {
     int dt = kg_dtype(e->g, n), d = kx_dst(e, n);
     for (uint32_t k = 0; k < kg_nsrc(e->g, n); k++) {
-        int x = kx_get(e, src(e, n, k), 16, e->v2, n);
+        int x = kx_get(e, es_src(e, n, k), 16, e->v2, n);
         if (dt != KN_F64) {
             kx_put(e, kx_i3(KX_VCVTSS2SD, 0, e->v0, x, x));
             x = e->v0;
@@ -484,8 +485,8 @@ static void call_helper(kx_writer *e, kn_ref n, kx_helper h) {
     kx_done(e, n, d);
 }
 
-static void integer_to_real(kx_writer *e, kn_ref n) {
-    kn_ref     a  = src(e, n, 0);
+static void es_integer_to_real(kx_writer *e, kn_ref n) {
+    kn_ref     a  = es_src(e, n, 0);
     int        st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
     bool       dbl  = dt == KN_F64;
     kx_form_id form = dbl ? KX_VCVTSI2SD : KX_VCVTSI2SS;
@@ -494,12 +495,12 @@ static void integer_to_real(kx_writer *e, kn_ref n) {
     if (st == KN_U64 && !e->avx512) { /* the upper half by half of it, its last bit kept for the rounding */
         int32_t big = kx_label(&e->code), done = kx_label(&e->code);
         kx_put(e, kx_i2(KX_TEST, 8, x, x));
-        jump(e, KXCC_S, big);
+        es_jump(e, KXCC_S, big);
         kx_put(e, kx_i3(form, 8, d, d, x));
         kx_emit_jump(&e->code, done);
         kx_bind(&e->code, big);
-        mov(e, KX_D, x);
-        mov(e, KX_A, x);
+        es_mov(e, KX_D, x);
+        es_mov(e, KX_A, x);
         kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_D, 0), 1));
         kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, KX_A, 0), 1));
         kx_put(e, kx_i2(KX_OR, 8, KX_D, KX_A));
@@ -513,9 +514,9 @@ static void integer_to_real(kx_writer *e, kn_ref n) {
     kx_done(e, n, d);
 }
 
-static void real_to_real(kx_writer *e, kn_ref n) {
-    int dt = kg_dtype(e->g, n), st = kg_dtype(e->g, src(e, n, 0)), d = kx_dst(e, n);
-    int x = kx_get(e, src(e, n, 0), 16, d, src(e, n, 0));
+static void es_real_to_real(kx_writer *e, kn_ref n) {
+    int dt = kg_dtype(e->g, n), st = kg_dtype(e->g, es_src(e, n, 0)), d = kx_dst(e, n);
+    int x = kx_get(e, es_src(e, n, 0), 16, d, es_src(e, n, 0));
     if (dt == KN_F64 && st != KN_F64)
         kx_put(e, kx_i3(KX_VCVTSS2SD, 0, d, x, x));
     else if (dt != KN_F64 && st == KN_F64)
@@ -526,8 +527,8 @@ static void real_to_real(kx_writer *e, kn_ref n) {
     kx_done(e, n, d);
 }
 
-static void negate(kx_writer *e, kn_ref n) {
-    int   dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, src(e, n, 0), 16, e->v2, n);
+static void es_negate(kx_writer *e, kn_ref n) {
+    int   dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, es_src(e, n, 0), 16, e->v2, n);
     bool  dbl = dt == KN_F64;
     kx_rm m   = {.mem = true};
     m.at =
@@ -541,29 +542,29 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
     int             op = kx_op(g, n), dt = kg_dtype(g, n), d, x;
     bool            dbl = dt == KN_F64;
     switch (op) {
-    case KN_OP_ADD: arithmetic(e, n, KX_VADDSS, KX_VADDSD, false); return;
-    case KN_OP_SUB: arithmetic(e, n, KX_VSUBSS, KX_VSUBSD, false); return;
-    case KN_OP_MUL: arithmetic(e, n, KX_VMULSS, KX_VMULSD, false); return;
-    case KN_OP_DIV: arithmetic(e, n, KX_VDIVSS, KX_VDIVSD, false); return;
-    case KN_OP_MULACC: fused(e, n); return;
+    case KN_OP_ADD: es_arithmetic(e, n, KX_VADDSS, KX_VADDSD, false); return;
+    case KN_OP_SUB: es_arithmetic(e, n, KX_VSUBSS, KX_VSUBSD, false); return;
+    case KN_OP_MUL: es_arithmetic(e, n, KX_VMULSS, KX_VMULSD, false); return;
+    case KN_OP_DIV: es_arithmetic(e, n, KX_VDIVSS, KX_VDIVSD, false); return;
+    case KN_OP_MULACC: es_fused(e, n); return;
     case KN_OP_MAX:
-    case KN_OP_MIN: extreme_real(e, n); return;
-    case KN_OP_WHERE: select_real(e, n); return;
-    case KN_OP_NEG: negate(e, n); return;
-    case KN_OP_SIN: call_helper(e, n, KX_H_sin); return;
-    case KN_OP_EXP2: call_helper(e, n, KX_H_exp2); return;
-    case KN_OP_LOG2: call_helper(e, n, KX_H_log2); return;
-    case KN_OP_POW: call_helper(e, n, KX_H_pow); return;
+    case KN_OP_MIN: es_extreme_real(e, n); return;
+    case KN_OP_WHERE: es_select_real(e, n); return;
+    case KN_OP_NEG: es_negate(e, n); return;
+    case KN_OP_SIN: es_call_helper(e, n, KX_H_sin); return;
+    case KN_OP_EXP2: es_call_helper(e, n, KX_H_exp2); return;
+    case KN_OP_LOG2: es_call_helper(e, n, KX_H_log2); return;
+    case KN_OP_POW: es_call_helper(e, n, KX_H_pow); return;
     case KN_OP_CAST:
-        if (kn_is_float(kg_dtype(g, src(e, n, 0))))
-            real_to_real(e, n);
+        if (kn_is_float(kg_dtype(g, es_src(e, n, 0))))
+            es_real_to_real(e, n);
         else
-            integer_to_real(e, n);
+            es_integer_to_real(e, n);
         return;
     default: break;
     }
     d = kx_dst(e, n);
-    x = kx_get(e, src(e, n, 0), 16, e->v2, n);
+    x = kx_get(e, es_src(e, n, 0), 16, e->v2, n);
     if (op == KN_OP_SQRT)
         kx_put(e, kx_i3(dbl ? KX_VSQRTSD : KX_VSQRTSS, 0, d, x, x));
     else if (op == KN_OP_RECIP) {
@@ -587,7 +588,7 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
 
 void kx_emit_bits(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
-    kn_ref          a  = src(e, n, 0);
+    kn_ref          a  = es_src(e, n, 0);
     int             dt = kg_dtype(g, n), st = kg_dtype(g, a), d = kx_dst(e, n), size = kn_dsize(dt);
     bool            fd = kn_is_float(dt), fs = kn_is_float(st);
     if (kx_is_lanes(g, n)) { /* of equal lane sizes: the same bits */
@@ -621,11 +622,11 @@ void kx_emit_bits(kx_writer *e, kn_ref n) {
             kx_put(e, kx_mem(kx_i2(KX_MOV, 8, KX_A, KX_IN_MEM), KX_RSP, e->args));
         }
     } else {
-        mov(e, KX_A, kx_gp(e, a, KX_A));
+        es_mov(e, KX_A, kx_gp(e, a, KX_A));
     }
     if (!fd) {
         kx_extend(e, KX_A, dt == KN_BOOL ? KN_U8 : dt);
-        mov(e, d, KX_A);
+        es_mov(e, d, KX_A);
     } else if (size == 8)
         kx_put(e, kx_i2(KX_VMOVQ, 0, d, KX_A));
     else if (size == 4)

@@ -6,23 +6,23 @@
 
 #include <string.h>
 
-static kn_ref src(const kx_writer *e, kn_ref n, uint32_t k) {
+static kn_ref en_src(const kx_writer *e, kn_ref n, uint32_t k) {
     return kg_at(e->g, n, k);
 }
 
-static int full(int bytes) {
+static int en_full(int bytes) {
     return bytes <= 16 ? 16 : bytes <= 32 ? 32 : 64;
 }
 
-static void put_rm(kx_writer *e, kx_ins i, const kx_rm *rm) {
+static void en_put_rm(kx_writer *e, kx_ins i, const kx_rm *rm) {
     kx_put(e, kx_with(i, rm));
 }
 
-static int field(const kx_rm *rm) {
+static int en_field(const kx_rm *rm) {
     return rm->mem ? KX_IN_MEM : rm->reg;
 }
 
-static kx_rm pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
+static kx_rm en_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
     kx_rm m = {.mem = true};
     m.at    = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, bits, size, bytes), 0);
     return m;
@@ -30,14 +30,14 @@ static kx_rm pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes) {
 
 /* ---- which form ------------------------------------------------------------------------------------------------ */
 
-enum { B1, B2, B4, B8 };
-static int log_size(int dt) {
+enum { KX_L1, KX_L2, KX_L4, KX_L8 };
+static int en_log_size(int dt) {
     int s = kn_dsize(dt);
-    return s == 1 ? B1 : s == 2 ? B2 : s == 4 ? B4 : B8;
+    return s == 1 ? KX_L1 : s == 2 ? KX_L2 : s == 4 ? KX_L4 : KX_L8;
 }
 
 /* A form of two sources, 0: none. bcast: it takes {1toN}. */
-static kx_form_id form2(const kx_writer *e, int op, int dt, bool *bcast) {
+static kx_form_id en_form2(const kx_writer *e, int op, int dt, bool *bcast) {
     static const uint16_t real[][2] = {
         {KX_VADDPS, KX_VADDPD}, {KX_VSUBPS, KX_VSUBPD}, {KX_VMULPS, KX_VMULPD}, {KX_VDIVPS, KX_VDIVPD}};
     static const uint16_t integer[][4] = {
@@ -49,47 +49,47 @@ static kx_form_id form2(const kx_writer *e, int op, int dt, bool *bcast) {
                                             {KX_VPMAXUB, KX_VPMAXUW, KX_VPMAXUD, KX_VPMAXUQ},
                                             {KX_VPMINSB, KX_VPMINSW, KX_VPMINSD, KX_VPMINSQ},
                                             {KX_VPMINUB, KX_VPMINUW, KX_VPMINUD, KX_VPMINUQ}};
-    int                   s              = log_size(dt);
+    int                   s              = en_log_size(dt);
     bool                  fl             = kn_is_float(dt);
-    *bcast                               = e->avx512 && s >= B4;
+    *bcast                               = e->avx512 && s >= KX_L4;
     switch (op) {
-    case KN_OP_ADD: return (kx_form_id)(fl ? real[0][s == B8] : integer[0][s]);
-    case KN_OP_SUB: return (kx_form_id)(fl ? real[1][s == B8] : integer[1][s]);
-    case KN_OP_MUL: return (kx_form_id)(fl ? real[2][s == B8] : integer[2][s]);
-    case KN_OP_DIV: return (kx_form_id)(fl ? real[3][s == B8] : 0);
+    case KN_OP_ADD: return (kx_form_id)(fl ? real[0][s == KX_L8] : integer[0][s]);
+    case KN_OP_SUB: return (kx_form_id)(fl ? real[1][s == KX_L8] : integer[1][s]);
+    case KN_OP_MUL: return (kx_form_id)(fl ? real[2][s == KX_L8] : integer[2][s]);
+    case KN_OP_DIV: return (kx_form_id)(fl ? real[3][s == KX_L8] : 0);
     case KN_OP_MAX:
     case KN_OP_MIN: return (kx_form_id)extremes[2 * (op == KN_OP_MIN) + (kn_dtypes[dt].kind == 'U')][s];
-    case KN_OP_AND: return e->avx512 ? s == B8 ? KX_VPANDQ : KX_VPANDD : KX_VPAND;
-    case KN_OP_OR: return e->avx512 ? s == B8 ? KX_VPORQ : KX_VPORD : KX_VPOR;
-    case KN_OP_XOR: return e->avx512 ? s == B8 ? KX_VPXORQ : KX_VPXORD : KX_VPXOR;
+    case KN_OP_AND: return e->avx512 ? s == KX_L8 ? KX_VPANDQ : KX_VPANDD : KX_VPAND;
+    case KN_OP_OR: return e->avx512 ? s == KX_L8 ? KX_VPORQ : KX_VPORD : KX_VPOR;
+    case KN_OP_XOR: return e->avx512 ? s == KX_L8 ? KX_VPXORQ : KX_VPXORD : KX_VPXOR;
     default: return KX_NOTHING;
     }
 }
 
-static bool commutes(int op) {
+static bool en_commutes(int op) {
     return op == KN_OP_ADD || op == KN_OP_MUL || op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR ||
            op == KN_OP_MAX || op == KN_OP_MIN;
 }
 
-static void two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int bytes) {
-    kn_ref a = src(e, n, 0), b = src(e, n, 1);
-    if (commutes(kx_op(e->g, n)) && kg_op(e->g, a) == KN_OP_CONST) {
+static void en_two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int bytes) {
+    kn_ref a = en_src(e, n, 0), b = en_src(e, n, 1);
+    if (en_commutes(kx_op(e->g, n)) && kg_op(e->g, a) == KN_OP_CONST) {
         kn_ref x = a;
         a        = b;
         b        = x;
     }
     int   d = kx_dst(e, n), ra = kx_get(e, a, bytes, e->v2, n);
     kx_rm rb = kx_vec_rm(e, b, bytes, bcast, n);
-    put_rm(e, kx_i3(form, bytes, d, ra, field(&rb)), &rb);
+    en_put_rm(e, kx_i3(form, bytes, d, ra, en_field(&rb)), &rb);
     kx_done(e, n, d);
 }
 
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
-static void fused(kx_writer *e, kn_ref n, int bytes) {
+static void en_fused(kx_writer *e, kn_ref n, int bytes) {
     bool   dbl = kg_dtype(e->g, n) == KN_F64;
     int    d   = kx_dst(e, n);
-    kn_ref a = src(e, n, 0), b = src(e, n, 1), c = src(e, n, 2);
+    kn_ref a = en_src(e, n, 0), b = en_src(e, n, 1), c = en_src(e, n, 2);
     bool   ca = kg_op(e->g, a) == KN_OP_CONST;
     if (ca) {
         kn_ref x = a;
@@ -109,42 +109,42 @@ static void fused(kx_writer *e, kn_ref n, int bytes) {
     if (ra == d && ra >= 0) { /* 213: a = a * b + c */
         int   rb = kx_get(e, b, bytes, e->v2, n);
         kx_rm rc = kx_vec_rm(e, c, bytes, true, n);
-        put_rm(e, kx_i3(dbl ? KX_VFMADD213PD : KX_VFMADD213PS, bytes, d, rb, field(&rc)), &rc);
+        en_put_rm(e, kx_i3(dbl ? KX_VFMADD213PD : KX_VFMADD213PS, bytes, d, rb, en_field(&rc)), &rc);
     } else { /* 231: c = a * b + c */
         ra       = kx_get(e, a, bytes, e->v2, n);
         kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
         int   rc = kx_get(e, c, bytes, d, n);
         kx_move_vec(e, d, rc, bytes);
-        put_rm(e, kx_i3(dbl ? KX_VFMADD231PD : KX_VFMADD231PS, bytes, d, ra, field(&rb)), &rb);
+        en_put_rm(e, kx_i3(dbl ? KX_VFMADD231PD : KX_VFMADD231PS, bytes, d, ra, en_field(&rb)), &rb);
     }
     kx_done(e, n, d);
 }
 
-static bool is_number(const kx_writer *e, kn_ref n) { /* a constant, not NaN */
+static bool en_is_number(const kx_writer *e, kn_ref n) { /* a constant, not NaN */
     return kg_op(e->g, n) == KN_OP_CONST && kg_const_float(e->g, n) == kg_const_float(e->g, n);
 }
 
 /* vmax gives its second source if either is NaN: what is left to see to is a NaN in the first. d is no source. */
-static void extreme_real(kx_writer *e, kn_ref n, int bytes) {
+static void en_extreme_real(kx_writer *e, kn_ref n, int bytes) {
     bool       max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
     kx_form_id form = max ? dbl ? KX_VMAXPD : KX_VMAXPS : dbl ? KX_VMINPD : KX_VMINPS;
-    kn_ref     a = src(e, n, 0), b = src(e, n, 1);
+    kn_ref     a = en_src(e, n, 0), b = en_src(e, n, 1);
     int        d = kx_dst(e, n);
-    if (is_number(e, a) || is_number(e, b)) {
-        if (is_number(e, b)) {
+    if (en_is_number(e, a) || en_is_number(e, b)) {
+        if (en_is_number(e, b)) {
             kn_ref x = a;
             a        = b;
             b        = x;
         }
         int   ra = kx_get(e, a, bytes, e->v2, n);
         kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
-        put_rm(e, kx_i3(form, bytes, d, ra, field(&rb)), &rb);
+        en_put_rm(e, kx_i3(form, bytes, d, ra, en_field(&rb)), &rb);
         kx_done(e, n, d);
         return;
     }
     int   ra = kx_get(e, a, bytes, e->v2, n);
     kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
-    put_rm(e, kx_i3(form, bytes, d, ra, field(&rb)), &rb);
+    en_put_rm(e, kx_i3(form, bytes, d, ra, en_field(&rb)), &rb);
     if (e->avx512) {
         kx_put(e, kx_imm(kx_i4(dbl ? KX_VCMPPD_K : KX_VCMPPS_K, bytes, KX_K0, ra, ra, 0), 3));
         kx_put(e, kx_masked(kx_i2(dbl ? KX_VMOVAPD : KX_VMOVAPS, bytes, d, ra), KX_K0, false));
@@ -155,26 +155,26 @@ static void extreme_real(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
-static void one_real(kx_writer *e, kn_ref n, int bytes) {
+static void en_one_real(kx_writer *e, kn_ref n, int bytes) {
     int      op = kx_op(e->g, n), d = kx_dst(e, n);
     bool     dbl  = kg_dtype(e->g, n) == KN_F64;
     uint64_t one  = dbl ? 0x3ff0000000000000u : 0x3f800000u;
     int      size = dbl ? 8 : 4;
     if (op == KN_OP_NEG) {
-        int   x = kx_get(e, src(e, n, 0), bytes, e->v2, n);
-        kx_rm m = pool_lanes(e, (uint64_t)1 << (8 * size - 1), size, bytes);
-        put_rm(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, d, x, KX_IN_MEM), &m);
+        int   x = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
+        kx_rm m = en_pool_lanes(e, (uint64_t)1 << (8 * size - 1), size, bytes);
+        en_put_rm(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, d, x, KX_IN_MEM), &m);
     } else if (op == KN_OP_RECIP) {
-        kx_rm m = pool_lanes(e, one, size, bytes), x = kx_vec_rm(e, src(e, n, 0), bytes, true, n);
+        kx_rm m = en_pool_lanes(e, one, size, bytes), x = kx_vec_rm(e, en_src(e, n, 0), bytes, true, n);
         kx_load_bits(e, e->v0, bytes, m.at);
-        put_rm(e, kx_i3(dbl ? KX_VDIVPD : KX_VDIVPS, bytes, d, e->v0, field(&x)), &x);
+        en_put_rm(e, kx_i3(dbl ? KX_VDIVPD : KX_VDIVPS, bytes, d, e->v0, en_field(&x)), &x);
     } else {
-        kx_rm x = kx_vec_rm(e, src(e, n, 0), bytes, true, n);
+        kx_rm x = kx_vec_rm(e, en_src(e, n, 0), bytes, true, n);
         if (op == KN_OP_SQRT)
-            put_rm(e, kx_i2(dbl ? KX_VSQRTPD : KX_VSQRTPS, bytes, d, field(&x)), &x);
+            en_put_rm(e, kx_i2(dbl ? KX_VSQRTPD : KX_VSQRTPS, bytes, d, en_field(&x)), &x);
         else {
             kx_form_id f = e->avx512 ? dbl ? KX_VRNDSCALEPD : KX_VRNDSCALEPS : dbl ? KX_VROUNDPD : KX_VROUNDPS;
-            put_rm(e, kx_imm(kx_i3(f, bytes, d, field(&x), 0), 3), &x);
+            en_put_rm(e, kx_imm(kx_i3(f, bytes, d, en_field(&x), 0), 3), &x);
         }
     }
     kx_done(e, n, d);
@@ -182,16 +182,16 @@ static void one_real(kx_writer *e, kn_ref n, int bytes) {
 
 /* ---- bools ----------------------------------------------------------------------------------------------------- */
 
-static void bools(kx_writer *e, kn_ref n, int bytes) {
+static void en_bools(kx_writer *e, kn_ref n, int bytes) {
     int op = kx_op(e->g, n), d = kx_dst(e, n);
     if (op == KN_OP_ADD || op == KN_OP_MAX) op = KN_OP_OR;
     if (op == KN_OP_MUL || op == KN_OP_MIN) op = KN_OP_AND;
     if (e->avx512) {
-        int a = kx_mask(e, src(e, n, 0), KX_K0);
+        int a = kx_mask(e, en_src(e, n, 0), KX_K0);
         if (op == KN_OP_NOT)
             kx_put(e, kx_i2(KX_KNOTW, 0, d, a));
         else {
-            int b = kx_mask(e, src(e, n, 1), KX_K1);
+            int b = kx_mask(e, en_src(e, n, 1), KX_K1);
             kx_put(e, kx_i3(op == KN_OP_AND     ? KX_KANDW
                             : op == KN_OP_OR    ? KX_KORW
                             : op == KN_OP_CMPEQ ? KX_KXNORW
@@ -199,23 +199,23 @@ static void bools(kx_writer *e, kn_ref n, int bytes) {
                             0, d, a, b));
         }
     } else if (op == KN_OP_NOT) {
-        kx_rm m = pool_lanes(e, ~(uint64_t)0, 8, bytes);
-        put_rm(e, kx_i3(KX_VPXOR, bytes, d, kx_get(e, src(e, n, 0), bytes, e->v2, n), KX_IN_MEM), &m);
+        kx_rm m = en_pool_lanes(e, ~(uint64_t)0, 8, bytes);
+        en_put_rm(e, kx_i3(KX_VPXOR, bytes, d, kx_get(e, en_src(e, n, 0), bytes, e->v2, n), KX_IN_MEM), &m);
     } else {
-        int   a = kx_get(e, src(e, n, 0), bytes, e->v2, n);
-        kx_rm b = kx_vec_rm(e, src(e, n, 1), bytes, false, n);
-        put_rm(e,
-               kx_i3(op == KN_OP_AND     ? KX_VPAND
-                     : op == KN_OP_OR    ? KX_VPOR
-                     : op == KN_OP_CMPEQ ? KX_VPCMPEQD
-                                         : KX_VPXOR,
-                     bytes, d, a, field(&b)),
-               &b);
+        int   a = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
+        kx_rm b = kx_vec_rm(e, en_src(e, n, 1), bytes, false, n);
+        en_put_rm(e,
+                  kx_i3(op == KN_OP_AND     ? KX_VPAND
+                        : op == KN_OP_OR    ? KX_VPOR
+                        : op == KN_OP_CMPEQ ? KX_VPCMPEQD
+                                            : KX_VPXOR,
+                        bytes, d, a, en_field(&b)),
+                  &b);
     }
     kx_done(e, n, d);
 }
 
-static int integer_predicate(int op) {
+static int en_integer_predicate(int op) {
     switch (op) {
     case KN_OP_CMPEQ: return 0;
     case KN_OP_CMPLT: return 1;
@@ -227,52 +227,53 @@ static int integer_predicate(int op) {
 }
 
 /* Four-byte lanes without AVX-512: equal, or greater of signed ones; the rest by exchange and inversion. */
-static void compare_avx2(kx_writer *e, kn_ref n, int bytes) {
-    int  op = kx_op(e->g, n), d = kx_dst(e, n), st = kg_dtype(e->g, src(e, n, 0));
+static void en_compare_avx2(kx_writer *e, kn_ref n, int bytes) {
+    int  op = kx_op(e->g, n), d = kx_dst(e, n), st = kg_dtype(e->g, en_src(e, n, 0));
     bool swap   = op == KN_OP_CMPLT || op == KN_OP_CMPGE,
          invert = op == KN_OP_CMPNE || op == KN_OP_CMPLE || op == KN_OP_CMPGE;
     bool equal  = op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
-    int  a      = kx_get(e, src(e, n, swap), bytes, e->v2, n);
+    int  a      = kx_get(e, en_src(e, n, swap), bytes, e->v2, n);
     if (st == KN_U32 && !equal) { /* signed, once both are moved by 2^31 */
-        kx_rm m = pool_lanes(e, 0x80000000u, 4, bytes);
-        put_rm(e, kx_i3(KX_VPXOR, bytes, e->v0, a, KX_IN_MEM), &m);
-        int b = kx_get(e, src(e, n, !swap), bytes, e->v3, n);
-        put_rm(e, kx_i3(KX_VPXOR, bytes, d, b, KX_IN_MEM), &m);
+        kx_rm m = en_pool_lanes(e, 0x80000000u, 4, bytes);
+        en_put_rm(e, kx_i3(KX_VPXOR, bytes, e->v0, a, KX_IN_MEM), &m);
+        int b = kx_get(e, en_src(e, n, !swap), bytes, e->v3, n);
+        en_put_rm(e, kx_i3(KX_VPXOR, bytes, d, b, KX_IN_MEM), &m);
         kx_put(e, kx_i3(KX_VPCMPGTD, bytes, d, e->v0, d));
     } else {
-        kx_rm b = kx_vec_rm(e, src(e, n, !swap), bytes, false, n);
-        put_rm(e, kx_i3(equal ? KX_VPCMPEQD : KX_VPCMPGTD, bytes, d, a, field(&b)), &b);
+        kx_rm b = kx_vec_rm(e, en_src(e, n, !swap), bytes, false, n);
+        en_put_rm(e, kx_i3(equal ? KX_VPCMPEQD : KX_VPCMPGTD, bytes, d, a, en_field(&b)), &b);
     }
     if (invert) {
-        kx_rm m = pool_lanes(e, ~(uint64_t)0, 8, bytes);
-        put_rm(e, kx_i3(KX_VPXOR, bytes, d, d, KX_IN_MEM), &m);
+        kx_rm m = en_pool_lanes(e, ~(uint64_t)0, 8, bytes);
+        en_put_rm(e, kx_i3(KX_VPXOR, bytes, d, d, KX_IN_MEM), &m);
     }
     kx_done(e, n, d);
 }
 
-static void compare(kx_writer *e, kn_ref n, int w) {
+static void en_compare(kx_writer *e, kn_ref n, int w) {
     static const uint16_t with_sign[] = {KX_VPCMPB_K, KX_VPCMPW_K, KX_VPCMPD_K, KX_VPCMPQ_K},
                           without[]   = {KX_VPCMPUB_K, KX_VPCMPUW_K, KX_VPCMPUD_K, KX_VPCMPUQ_K};
-    int  op = kx_op(e->g, n), st = kg_dtype(e->g, src(e, n, 0)), d, bytes = full(w * kx_held_size(e->p, st));
+    int  op = kx_op(e->g, n), st = kg_dtype(e->g, en_src(e, n, 0)), d, bytes = en_full(w * kx_held_size(e->p, st));
     bool fl = kn_is_float(st), dbl = st == KN_F64;
     if (st == KN_BOOL) {
-        bools(e, n, full(w * 4));
+        en_bools(e, n, en_full(w * 4));
         return;
     }
     if (!e->avx512 && !fl) {
-        compare_avx2(e, n, bytes);
+        en_compare_avx2(e, n, bytes);
         return;
     }
-    if (!e->avx512 && dbl) bytes = full(w * 8);
+    if (!e->avx512 && dbl) bytes = en_full(w * 8);
     d       = kx_dst(e, n);
-    int   a = kx_get(e, src(e, n, 0), bytes, e->v2, n);
-    kx_rm b = kx_vec_rm(e, src(e, n, 1), bytes, fl || log_size(st) >= B4, n);
+    int   a = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
+    kx_rm b = kx_vec_rm(e, en_src(e, n, 1), bytes, fl || en_log_size(st) >= KX_L4, n);
     if (e->avx512) {
         kx_form_id form = fl ? dbl ? KX_VCMPPD_K : KX_VCMPPS_K
-                             : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[log_size(st)];
-        put_rm(e, kx_imm(kx_i4(form, bytes, d, a, field(&b), 0), fl ? kx_predicate(op) : integer_predicate(op)), &b);
+                             : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[en_log_size(st)];
+        en_put_rm(
+            e, kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), fl ? kx_predicate(op) : en_integer_predicate(op)), &b);
     } else {
-        put_rm(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, d, a, field(&b), 0), kx_predicate(op)), &b);
+        en_put_rm(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, d, a, en_field(&b), 0), kx_predicate(op)), &b);
         if (dbl && bytes == 32) { /* lanes of eight bytes to lanes of four */
             kx_put(e, kx_imm(kx_i3(KX_VEXTRACTF128, 0, e->v0, d, 0), 1));
             kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, e->v0, 0), 0x88));
@@ -282,57 +283,59 @@ static void compare(kx_writer *e, kn_ref n, int w) {
     kx_done(e, n, d);
 }
 
-static void choose(kx_writer *e, kn_ref n, int bytes) {
+static void en_choose(kx_writer *e, kn_ref n, int bytes) {
     static const uint16_t blend[] = {KX_VPBLENDMB, KX_VPBLENDMW, KX_VPBLENDMD, KX_VPBLENDMQ};
-    int d = kx_dst(e, n), b = kx_get(e, src(e, n, 2), bytes, e->v2, n), s = log_size(kg_dtype(e->g, n));
-    if (kn_is_float(kg_dtype(e->g, n)) && s < B4) s = B4;
+    int d = kx_dst(e, n), b = kx_get(e, en_src(e, n, 2), bytes, e->v2, n), s = en_log_size(kg_dtype(e->g, n));
+    if (kn_is_float(kg_dtype(e->g, n)) && s < KX_L4) s = KX_L4;
     if (e->avx512) {
-        int   k = kx_mask(e, src(e, n, 0), KX_K0);
-        kx_rm a = kx_vec_rm(e, src(e, n, 1), bytes, s >= B4, n);
-        put_rm(e, kx_masked(kx_i3((kx_form_id)blend[s], bytes, d, b, field(&a)), k, false), &a);
+        int   k = kx_mask(e, en_src(e, n, 0), KX_K0);
+        kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, s >= KX_L4, n);
+        en_put_rm(e, kx_masked(kx_i3((kx_form_id)blend[s], bytes, d, b, en_field(&a)), k, false), &a);
     } else {
-        int   m = kx_get(e, src(e, n, 0), bytes, e->v3 == e->v2 ? e->v0 : e->v3, n);
-        kx_rm a = kx_vec_rm(e, src(e, n, 1), bytes, false, n);
-        put_rm(e, kx_i4(KX_VBLENDVPS, bytes, d, b, field(&a), m), &a);
+        int   m = kx_get(e, en_src(e, n, 0), bytes, e->v3 == e->v2 ? e->v0 : e->v3, n);
+        kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, false, n);
+        en_put_rm(e, kx_i4(KX_VBLENDVPS, bytes, d, b, en_field(&a), m), &a);
     }
     kx_done(e, n, d);
 }
 
 /* ---- integers -------------------------------------------------------------------------------------------------- */
 
-static void shift(kx_writer *e, kn_ref n, int bytes) {
+static void en_shift(kx_writer *e, kn_ref n, int bytes) {
     static const uint16_t by_const[3][4] = {{0, KX_VPSLLWI, KX_VPSLLDI, KX_VPSLLQI},
                                             {0, KX_VPSRLWI, KX_VPSRLDI, KX_VPSRLQI},
                                             {0, KX_VPSRAWI, KX_VPSRADI, KX_VPSRAQI}};
     static const uint16_t by_lane[3][4]  = {{0, KX_VPSLLVW, KX_VPSLLVD, KX_VPSLLVQ},
                                             {0, KX_VPSRLVW, KX_VPSRLVD, KX_VPSRLVQ},
                                             {0, KX_VPSRAVW, KX_VPSRAVD, KX_VPSRAVQ}};
-    int                   dt = kg_dtype(e->g, n), s = log_size(dt), d = kx_dst(e, n), width = 8 * kn_dsize(dt);
+    int                   dt = kg_dtype(e->g, n), s = en_log_size(dt), d = kx_dst(e, n), width = 8 * kn_dsize(dt);
     int                   kind = kx_op(e->g, n) == KN_OP_SHL ? 0 : kn_dtypes[dt].kind == 'I' ? 2 : 1;
-    kn_ref                by   = src(e, n, 1);
-    int                   a    = kx_get(e, src(e, n, 0), bytes, e->v2, n);
+    kn_ref                by   = en_src(e, n, 1);
+    int                   a    = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
     if (kg_op(e->g, by) == KN_OP_CONST) {
         int64_t c = kg_const_int(e->g, by);
         if (c < 0 || c >= width) c = kind == 2 ? width - 1 : width; /* the instruction gives 0 from the width on */
         kx_put(e, kx_imm(kx_i3((kx_form_id)by_const[kind][s], bytes, d, a, 0), c));
     } else {
-        kx_rm b = kx_vec_rm(e, by, bytes, s >= B4, n);
-        put_rm(e, kx_i3((kx_form_id)by_lane[kind][s], bytes, d, a, field(&b)), &b);
+        kx_rm b = kx_vec_rm(e, by, bytes, s >= KX_L4, n);
+        en_put_rm(e, kx_i3((kx_form_id)by_lane[kind][s], bytes, d, a, en_field(&b)), &b);
     }
     kx_done(e, n, d);
 }
 
-static void one_integer(kx_writer *e, kn_ref n, int bytes) {
+static void en_one_integer(kx_writer *e, kn_ref n, int bytes) {
     bool bcast;
     int  d = kx_dst(e, n), dt = kg_dtype(e->g, n);
     if (kx_op(e->g, n) == KN_OP_NOT) {
-        kx_rm m = pool_lanes(e, ~(uint64_t)0, 8, bytes);
-        put_rm(e, kx_i3(form2(e, KN_OP_XOR, dt, &bcast), bytes, d, kx_get(e, src(e, n, 0), bytes, e->v2, n), KX_IN_MEM),
-               &m);
+        kx_rm m = en_pool_lanes(e, ~(uint64_t)0, 8, bytes);
+        en_put_rm(
+            e,
+            kx_i3(en_form2(e, KN_OP_XOR, dt, &bcast), bytes, d, kx_get(e, en_src(e, n, 0), bytes, e->v2, n), KX_IN_MEM),
+            &m);
     } else { /* 0 - x */
-        kx_rm x = kx_vec_rm(e, src(e, n, 0), bytes, false, n);
+        kx_rm x = kx_vec_rm(e, en_src(e, n, 0), bytes, false, n);
         kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, e->v0, e->v0, e->v0));
-        put_rm(e, kx_i3(form2(e, KN_OP_SUB, dt, &bcast), bytes, d, e->v0, field(&x)), &x);
+        en_put_rm(e, kx_i3(en_form2(e, KN_OP_SUB, dt, &bcast), bytes, d, e->v0, en_field(&x)), &x);
     }
     kx_done(e, n, d);
 }
@@ -340,17 +343,17 @@ static void one_integer(kx_writer *e, kn_ref n, int bytes) {
 /* ---- conversions ----------------------------------------------------------------------------------------------- */
 
 /* f32 to i32 that saturates, NaN to 0; d is not the source. */
-static void saturate(kx_writer *e, kn_ref n, int bytes) {
-    int   d = kx_dst(e, n), x = kx_get(e, src(e, n, 0), bytes, e->v2, n);
-    kx_rm big = pool_lanes(e, 0x4f000000u, 4, bytes), most = pool_lanes(e, 0x7fffffffu, 4, bytes);
+static void en_saturate(kx_writer *e, kn_ref n, int bytes) {
+    int   d = kx_dst(e, n), x = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
+    kx_rm big = en_pool_lanes(e, 0x4f000000u, 4, bytes), most = en_pool_lanes(e, 0x7fffffffu, 4, bytes);
     if (e->avx512) {
         kx_put(e, kx_imm(kx_i4(KX_VCMPPS_K, bytes, KX_K0, x, x, 0), 7)); /* ordered */
         kx_put(e, kx_masked(kx_i2(KX_VCVTTPS2DQ, bytes, d, x), KX_K0, true));
-        put_rm(e, kx_imm(kx_i4(KX_VCMPPS_K, bytes, KX_K0, x, KX_IN_MEM, 0), 0x1d), &big);
-        put_rm(e, kx_masked(kx_i2(KX_VMOVDQU32, bytes, d, KX_IN_MEM), KX_K0, false), &most);
+        en_put_rm(e, kx_imm(kx_i4(KX_VCMPPS_K, bytes, KX_K0, x, KX_IN_MEM, 0), 0x1d), &big);
+        en_put_rm(e, kx_masked(kx_i2(KX_VMOVDQU32, bytes, d, KX_IN_MEM), KX_K0, false), &most);
     } else {
         kx_put(e, kx_i2(KX_VCVTTPS2DQ, bytes, d, x));
-        put_rm(e, kx_imm(kx_i4(KX_VCMPPS, bytes, e->v0, x, KX_IN_MEM, 0), 0x1d), &big);
+        en_put_rm(e, kx_imm(kx_i4(KX_VCMPPS, bytes, e->v0, x, KX_IN_MEM, 0), 0x1d), &big);
         kx_put(e, kx_i3(KX_VPXOR, bytes, d, d, e->v0));
         kx_put(e, kx_imm(kx_i4(KX_VCMPPS, bytes, e->v0, x, x, 0), 7));
         kx_put(e, kx_i3(KX_VPAND, bytes, d, d, e->v0));
@@ -358,7 +361,7 @@ static void saturate(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
-static kx_form_id widen_form(int from, int to, bool sign) {
+static kx_form_id en_widen_form(int from, int to, bool sign) {
     static const uint16_t f[2][4][4] = {{{0, KX_VPMOVZXBW, KX_VPMOVZXBD, KX_VPMOVZXBQ},
                                          {0, 0, KX_VPMOVZXWD, KX_VPMOVZXWQ},
                                          {0, 0, 0, KX_VPMOVZXDQ},
@@ -370,14 +373,14 @@ static kx_form_id widen_form(int from, int to, bool sign) {
     return (kx_form_id)f[sign][from][to];
 }
 
-static kx_form_id narrow_form(int from, int to) {
+static kx_form_id en_narrow_form(int from, int to) {
     static const uint16_t f[4][4] = {{0}, {KX_VPMOVWB}, {KX_VPMOVDB, KX_VPMOVDW}, {KX_VPMOVQB, KX_VPMOVQW, KX_VPMOVQD}};
     return (kx_form_id)f[from][to];
 }
 
 /* A scalar on all lanes. */
-static void repeat(kx_writer *e, kn_ref n, int bytes) {
-    kn_ref x  = src(e, n, 0);
+static void en_repeat(kx_writer *e, kn_ref n, int bytes) {
+    kn_ref x  = en_src(e, n, 0);
     int    dt = kg_dtype(e->g, n), st = kg_dtype(e->g, x), d = kx_dst(e, n), size = kx_held_size(e->p, dt);
     if (dt == KN_BOOL) {
         kx_put(e, kx_i2(KX_MOV, 8, KX_A, kx_gp(e, x, KX_A)));
@@ -392,10 +395,10 @@ static void repeat(kx_writer *e, kn_ref n, int bytes) {
         return;
     }
     static const uint16_t spread[] = {KX_VPBROADCASTB, KX_VPBROADCASTW, KX_VPBROADCASTD, KX_VPBROADCASTQ};
-    int                   s        = size == 1 ? B1 : size == 2 ? B2 : size == 4 ? B4 : B8;
+    int                   s        = size == 1 ? KX_L1 : size == 2 ? KX_L2 : size == 4 ? KX_L4 : KX_L8;
     if (e->p->value[x].folded) {
         kx_rm m = kx_vec_rm(e, x, 16, false, x);
-        put_rm(e, kx_i2((kx_form_id)spread[s], bytes, d, KX_IN_MEM), &m);
+        en_put_rm(e, kx_i2((kx_form_id)spread[s], bytes, d, KX_IN_MEM), &m);
     } else if (kn_is_float(st)) {
         kx_put(e, kx_i2((kx_form_id)spread[s], bytes, d, kx_get(e, x, 16, e->v2, x)));
     } else {
@@ -407,10 +410,10 @@ static void repeat(kx_writer *e, kn_ref n, int bytes) {
 }
 
 /* Lane numbers, from a constant on. */
-static void count_lanes(kx_writer *e, kn_ref n, int w, int bytes) {
+static void en_count_lanes(kx_writer *e, kn_ref n, int w, int bytes) {
     uint8_t data[64] = {0};
     int     size = kn_dsize(kg_dtype(e->g, n)), d = kx_dst(e, n);
-    int64_t from = kg_const_int(e->g, kg_at(e->g, src(e, n, 0), 1));
+    int64_t from = kg_const_int(e->g, kg_at(e->g, en_src(e, n, 0), 1));
     for (int l = 0; l < w; l++) {
         int64_t v = from + l;
         memcpy(data + l * size, &v, (size_t)size);
@@ -419,34 +422,34 @@ static void count_lanes(kx_writer *e, kn_ref n, int w, int bytes) {
     kx_done(e, n, d);
 }
 
-static void convert(kx_writer *e, kn_ref n, int w) {
-    kn_ref x  = src(e, n, 0);
+static void en_convert(kx_writer *e, kn_ref n, int w) {
+    kn_ref x  = en_src(e, n, 0);
     int    dt = kg_dtype(e->g, n), st = kg_dtype(e->g, x), ds = kx_held_size(e->p, dt), ss = kx_held_size(e->p, st);
-    int    bytes = full(w * ds), from = full(w * ss), most = KN_MAX(bytes, from), d;
+    int    bytes = en_full(w * ds), from = en_full(w * ss), most = KN_MAX(bytes, from), d;
     bool   fd = kn_is_float(dt), fs = kn_is_float(st);
     if (kg_op(e->g, x) == KN_OP_ADD) {
-        count_lanes(e, n, w, bytes);
+        en_count_lanes(e, n, w, bytes);
         return;
     }
     if (!kx_is_lanes(e->g, x)) {
-        repeat(e, n, bytes);
+        en_repeat(e, n, bytes);
         return;
     }
     if (st == KN_F32 && dt == KN_I32) {
-        saturate(e, n, bytes);
+        en_saturate(e, n, bytes);
         return;
     }
     d = kx_dst(e, n);
     if (st == KN_BOOL) {
         uint64_t one = dt == KN_F64 ? 0x3ff0000000000000u : fd ? 0x3f800000u : 1;
-        kx_rm    m   = pool_lanes(e, one, ds, bytes);
+        kx_rm    m   = en_pool_lanes(e, one, ds, bytes);
         if (e->avx512)
-            put_rm(e,
-                   kx_masked(kx_i2(ds == 8 ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM), kx_mask(e, x, KX_K0),
-                             true),
-                   &m);
+            en_put_rm(e,
+                      kx_masked(kx_i2(ds == 8 ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM), kx_mask(e, x, KX_K0),
+                                true),
+                      &m);
         else
-            put_rm(e, kx_i3(KX_VPAND, bytes, d, kx_get(e, x, bytes, e->v2, n), KX_IN_MEM), &m);
+            en_put_rm(e, kx_i3(KX_VPAND, bytes, d, kx_get(e, x, bytes, e->v2, n), KX_IN_MEM), &m);
         kx_done(e, n, d);
         return;
     }
@@ -461,9 +464,9 @@ static void convert(kx_writer *e, kn_ref n, int w) {
         else
             form = ds == 8 ? u ? KX_VCVTUDQ2PD : KX_VCVTDQ2PD : u ? KX_VCVTUDQ2PS : KX_VCVTDQ2PS;
     } else if (ds > ss) {
-        form = widen_form(log_size(st), log_size(dt), kn_dtypes[st].kind == 'I');
+        form = en_widen_form(en_log_size(st), en_log_size(dt), kn_dtypes[st].kind == 'I');
     } else if (ds < ss && e->avx512) {
-        form = narrow_form(log_size(st), log_size(dt));
+        form = en_narrow_form(en_log_size(st), en_log_size(dt));
     } else if (ds != ss || fs) {
         kx_refused(e, n, "no conversion of lanes");
         return;
@@ -483,46 +486,46 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     int  op = kx_op(e->g, n), dt = kg_dtype(e->g, n), w = (int)kg_numel(e->g, n), bytes = kx_vec_bytes(e->p, n);
     bool fl = kn_is_float(dt), bcast;
     switch (op) {
-    case KN_OP_CAST: convert(e, n, w); return;
+    case KN_OP_CAST: en_convert(e, n, w); return;
     case KN_OP_CMPLT:
     case KN_OP_CMPGT:
     case KN_OP_CMPLE:
     case KN_OP_CMPGE:
     case KN_OP_CMPNE:
-    case KN_OP_CMPEQ: compare(e, n, w); return;
+    case KN_OP_CMPEQ: en_compare(e, n, w); return;
     default: break;
     }
     if (dt == KN_BOOL) {
-        bools(e, n, full(w * 4));
+        en_bools(e, n, en_full(w * 4));
         return;
     }
     switch (op) {
-    case KN_OP_WHERE: choose(e, n, bytes); return;
-    case KN_OP_MULACC: fused(e, n, bytes); return;
+    case KN_OP_WHERE: en_choose(e, n, bytes); return;
+    case KN_OP_MULACC: en_fused(e, n, bytes); return;
     case KN_OP_SHL:
-    case KN_OP_SHR: shift(e, n, bytes); return;
-    case KN_OP_NOT: one_integer(e, n, bytes); return;
+    case KN_OP_SHR: en_shift(e, n, bytes); return;
+    case KN_OP_NOT: en_one_integer(e, n, bytes); return;
     case KN_OP_NEG:
         if (fl)
-            one_real(e, n, bytes);
+            en_one_real(e, n, bytes);
         else
-            one_integer(e, n, bytes);
+            en_one_integer(e, n, bytes);
         return;
     case KN_OP_SQRT:
     case KN_OP_RECIP:
-    case KN_OP_TRUNC: one_real(e, n, bytes); return;
+    case KN_OP_TRUNC: en_one_real(e, n, bytes); return;
     case KN_OP_MAX:
     case KN_OP_MIN:
         if (fl) {
-            extreme_real(e, n, bytes);
+            en_extreme_real(e, n, bytes);
             return;
         }
         break;
     default: break;
     }
-    kx_form_id form = form2(e, op, dt, &bcast);
+    kx_form_id form = en_form2(e, op, dt, &bcast);
     if (form == KX_NOTHING)
         kx_refused(e, n, "no form on lanes");
     else
-        two(e, n, form, bcast, bytes);
+        en_two(e, n, form, bcast, bytes);
 }

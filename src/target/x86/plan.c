@@ -26,7 +26,7 @@ int kx_vec_bytes(const kx_plan *p, kn_ref n) {
     return b <= 16 ? 16 : b <= 32 ? 32 : 64;
 }
 
-static kx_bank bank_of(const kx_plan *p, kn_ref n) {
+static kx_bank pl_bank_of(const kx_plan *p, kn_ref n) {
     int dt = kg_dtype(p->g, n);
     if (kg_op(p->g, n) == KN_OP_PARAM) return KX_BANK_GP;
     if (dt == KN_BOOL && kx_is_lanes(p->g, n)) return p->avx512 ? KX_BANK_MASK : KX_BANK_VEC;
@@ -43,21 +43,21 @@ bool kx_is_place(const kn_graph *g, kn_ref n) {
     return op == KN_OP_INDEX || op == KN_OP_AFTER || op == KN_OP_PARAM || op == KN_OP_BUFFER;
 }
 
-static bool is_iota(const kn_graph *g, kn_ref n) {
+static bool pl_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
 
-static bool is_loop(const kn_graph *g, kn_ref n) {
+static bool pl_is_loop(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) == 0;
 }
 
-void kx_address_of(const kn_graph *g, kn_ref place, kx_address *a) {
+void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
     kn_ref t   = kg_at(g, place, 1);
     a->storage = kx_root_of(g, place);
     a->off     = 0;
     a->disp    = 0;
-    if (kg_op(g, t) == KN_OP_ADD && is_iota(g, kg_at(g, t, 1))) t = kg_at(g, t, 0);
-    if (is_iota(g, t)) return;
+    if (kg_op(g, t) == KN_OP_ADD && pl_is_iota(g, kg_at(g, t, 1))) t = kg_at(g, t, 0);
+    if (pl_is_iota(g, t)) return;
     if (kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_CONST) {
         a->disp = kg_const_int(g, kg_at(g, t, 1));
         t       = kg_at(g, t, 0);
@@ -68,7 +68,7 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_address *a) {
         a->off = t;
 }
 
-static bool is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
+static bool pl_is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
     kn_ref st = kx_root_of(g, place);
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
@@ -80,12 +80,12 @@ kn_ref kx_name(const kx_plan *p, kn_ref n) {
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */
 
-enum { MAX_OPERANDS = 16 };
+enum { KX_MAX_OPERANDS = 16 };
 
-static int place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
-    kx_address a;
+static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
+    kx_spot a;
     int        n = 0;
-    if (is_cell(p->g, place)) {
+    if (pl_is_cell(p->g, place)) {
         out[n++] = kx_root_of(p->g, place);
         return n;
     }
@@ -96,7 +96,7 @@ static int place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
 }
 
 /* The values that node n reads where it stands: not those of a loop's open or a step's own loop. */
-static int operands(const kx_plan *p, kn_ref n, kn_ref *out) {
+static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     const kn_graph *g = p->g;
     int             m = 0, op = kg_op(g, n);
     if (p->value[n].step) {
@@ -105,9 +105,9 @@ static int operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         return m;
     }
     switch (op) {
-    case KN_OP_LOAD: m += place_operands(p, kg_at(g, n, 0), out + m); break;
+    case KN_OP_LOAD: m += pl_place_operands(p, kg_at(g, n, 0), out + m); break;
     case KN_OP_STORE:
-        if (!is_cell(g, kg_at(g, n, 0))) m += place_operands(p, kg_at(g, n, 0), out + m);
+        if (!pl_is_cell(g, kg_at(g, n, 0))) m += pl_place_operands(p, kg_at(g, n, 0), out + m);
         break;
     case KN_OP_END: out[m++] = kg_at(g, n, 1), n = kg_at(g, n, 1); break; /* the counter, and its bound */
     case KN_OP_RANGE:
@@ -117,29 +117,30 @@ static int operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     }
     for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE ? 1 : 0; k < kg_nsrc(g, n); k++) {
         kn_ref s = kg_at(g, n, k);
-        if (kg_op(g, s) == KN_OP_CONST || is_iota(g, s) || kg_op(g, s) == KN_OP_ADD) continue; /* ADD: lane numbers */
+        if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD)
+            continue; /* ADD: lane numbers */
         out[m++] = s;
     }
     for (int k = 0; k < m; k++) { /* what stands in this instruction brings its own */
         kn_ref s = out[k];
-        if (!p->value[s].folded || m + 2 > MAX_OPERANDS) continue;
-        kn_ref own[MAX_OPERANDS];
-        int    c = operands(p, s, own); /* a fold stands in a fold at most once */
+        if (!p->value[s].folded || m + 2 > KX_MAX_OPERANDS) continue;
+        kn_ref own[KX_MAX_OPERANDS];
+        int    c = pl_operands(p, s, own); /* a fold stands in a fold at most once */
         out[k--] = out[--m];
-        for (int j = 0; j < c && m < MAX_OPERANDS; j++) out[m++] = own[j];
+        for (int j = 0; j < c && m < KX_MAX_OPERANDS; j++) out[m++] = own[j];
     }
     return m;
 }
 
 /* ---- loops, needs, folds --------------------------------------------------------------------------------------- */
 
-static bool find_loops(kx_plan *p) {
+static bool pl_find_loops(kx_plan *p) {
     const kn_graph *g   = p->g;
     int             top = -1;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x       = p->list[i];
         p->value[x].at = i + 1;
-        if (is_loop(g, x)) {
+        if (pl_is_loop(g, x)) {
             if (p->nloop == KX_MAX_LOOPS) return kn_fail(p->f, KN_ERR_UNSUPPORTED, "plan x86: too many loops");
             if (top >= 0) p->loop[top].inner = false;
             p->loop[p->nloop] = (kx_loop){
@@ -165,31 +166,31 @@ static bool find_loops(kx_plan *p) {
     return true;
 }
 
-static int loop_numbered(const kx_plan *p, kn_ref range) {
+static int pl_loop_numbered(const kx_plan *p, kn_ref range) {
     int l = 0;
     while (l < p->nloop && p->loop[l].range != range) l++;
     return l < p->nloop ? l : -1;
 }
 
 /* range * stride + outer, right inside the range's loop: kept by an addition a round. */
-static bool is_step(const kx_plan *p, kn_ref n) {
+static bool pl_is_step(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
     if (kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_MULACC || kg_dtype(g, n) != KN_INDEX) return false;
     kn_ref r = kg_at(g, n, 0);
-    if (!is_loop(g, r) || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST || kg_depends(g, kg_at(g, n, 2), r)) return false;
-    int l = loop_numbered(p, r);
+    if (!pl_is_loop(g, r) || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST || kg_depends(g, kg_at(g, n, 2), r)) return false;
+    int l = pl_loop_numbered(p, r);
     return l >= 0 && p->loop_of[p->value[n].at - 1] == l;
 }
 
-static void count_uses(kx_plan *p) {
-    kn_ref o[MAX_OPERANDS];
+static void pl_count_uses(kx_plan *p) {
+    kn_ref o[KX_MAX_OPERANDS];
     for (uint32_t i = p->n; i-- > 0;) {
         kn_ref x  = p->list[i];
         int    op = kg_op(p->g, x);
-        if (op == KN_OP_STORE || op == KN_OP_END || is_loop(p->g, x)) p->value[x].needed = true;
+        if (op == KN_OP_STORE || op == KN_OP_END || pl_is_loop(p->g, x)) p->value[x].needed = true;
         if (!p->value[x].needed) continue;
-        p->value[x].step = is_step(p, x);
-        int m            = operands(p, x, o);
+        p->value[x].step = pl_is_step(p, x);
+        int m            = pl_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
@@ -197,12 +198,12 @@ static void count_uses(kx_plan *p) {
     }
 }
 
-static bool plain_load(const kx_plan *p, kn_ref n) {
-    return kg_op(p->g, n) == KN_OP_LOAD && kg_nsrc(p->g, n) == 1 && !is_cell(p->g, kg_at(p->g, n, 0));
+static bool pl_plain_load(const kx_plan *p, kn_ref n) {
+    return kg_op(p->g, n) == KN_OP_LOAD && kg_nsrc(p->g, n) == 1 && !pl_is_cell(p->g, kg_at(p->g, n, 0));
 }
 
 /* The operand of n that may be memory. */
-static int memory_operand(const kx_plan *p, kn_ref n, int k) {
+static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     const kn_graph *g  = p->g;
     int             dt = kg_dtype(g, n), op = kx_op(g, n), st = kg_dtype(g, kg_at(g, n, 0));
     bool            fl = kn_is_float(dt) && kn_dsize(dt) >= 4, lanes = kx_is_lanes(g, n);
@@ -221,17 +222,17 @@ static int memory_operand(const kx_plan *p, kn_ref n, int k) {
 }
 
 /* One operand an instruction: a load of one use in the same loop, or its repetition over lanes. */
-static void fold_loads(kx_plan *p) {
+static void pl_fold_loads(kx_plan *p) {
     const kn_graph *g = p->g;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS) continue;
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
             kn_ref s = kg_at(g, x, k), l = s;
-            if (!memory_operand(p, x, (int)k) || p->value[s].uses != 1 || !p->value[s].at) continue;
+            if (!pl_memory_operand(p, x, (int)k) || p->value[s].uses != 1 || !p->value[s].at) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && p->value[kg_at(g, s, 0)].folded;
             if (repeats && (!p->avx512 || kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16)) continue;
-            if (!repeats && !plain_load(p, l)) continue;
+            if (!repeats && !pl_plain_load(p, l)) continue;
             if (p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
             if (!repeats && kx_is_lanes(g, s) && kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16) continue;
             p->value[s].folded = true;
@@ -241,7 +242,7 @@ static void fold_loads(kx_plan *p) {
 }
 
 /* Sequences that write the result before they have read all sources. */
-static bool writes_early(const kx_plan *p, kn_ref n) {
+static bool pl_writes_early(const kx_plan *p, kn_ref n) {
     const kn_graph *g  = p->g;
     int             op = kx_op(g, n), dt = kg_dtype(g, n);
     if (kg_op(g, n) == KN_OP_LOAD) return kg_nsrc(g, n) > 1;
@@ -272,24 +273,24 @@ static bool writes_early(const kx_plan *p, kn_ref n) {
 
 /* Loads of a cell are its register, unless it is overwritten while they are still read; what is stored in a cell is
  * made in its register, if nothing reads the cell in between. */
-static bool name_cells(kx_plan *p) {
+static bool pl_name_cells(kx_plan *p) {
     const kn_graph *g = p->g;
-    kn_ref          o[MAX_OPERANDS];
+    kn_ref          o[KX_MAX_OPERANDS];
     uint32_t       *last = kn_zalloc(kg_alloc(g), p->size * sizeof *last); /* of a load: its last use, as a place */
     if (!last) return kn_oom(p->f);
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || p->value[x].folded) continue;
-        int m = operands(p, x, o);
+        int m = pl_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             uint32_t at = i;
-            if (p->value[x].step) at = p->loop[loop_numbered(p, kg_at(g, x, 0))].open;
+            if (p->value[x].step) at = p->loop[pl_loop_numbered(p, kg_at(g, x, 0))].open;
             last[o[k]] = KN_MAX(last[o[k]], at);
         }
     }
     for (uint32_t i = 0; i < p->n; i++) { /* loads */
         kn_ref x = p->list[i];
-        if (kg_op(g, x) != KN_OP_LOAD || !p->value[x].needed || !is_cell(g, kg_at(g, x, 0))) continue;
+        if (kg_op(g, x) != KN_OP_LOAD || !p->value[x].needed || !pl_is_cell(g, kg_at(g, x, 0))) continue;
         kn_ref cell = kx_root_of(g, kg_at(g, x, 0));
         bool   over = false;
         for (uint32_t j = i + 1; j < last[x] && !over; j++)
@@ -298,7 +299,7 @@ static bool name_cells(kx_plan *p) {
     }
     for (uint32_t i = 0; i < p->n; i++) { /* stores */
         kn_ref x = p->list[i];
-        if (kg_op(g, x) != KN_OP_STORE || !is_cell(g, kg_at(g, x, 0))) continue;
+        if (kg_op(g, x) != KN_OP_STORE || !pl_is_cell(g, kg_at(g, x, 0))) continue;
         kn_ref   v = kg_at(g, x, 1), cell = kx_root_of(g, kg_at(g, x, 0));
         uint32_t at = p->value[v].at;
         int      op = kg_op(g, v);
@@ -306,11 +307,11 @@ static bool name_cells(kx_plan *p) {
             !at || i - at > 16 || p->loop_of[at - 1] != p->loop_of[i])
             continue;
         bool read = false;
-        for (int m = writes_early(p, v) ? operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
+        for (int m = pl_writes_early(p, v) ? pl_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
         for (uint32_t j = at; j < i && !read; j++) {
             kn_ref y = p->list[j];
             if (!p->value[y].needed || p->value[y].folded) continue;
-            int m = operands(p, y, o);
+            int m = pl_operands(p, y, o);
             for (int k = 0; k < m; k++) read |= kx_name(p, o[k]) == cell;
             if (kg_op(g, y) == KN_OP_STORE) read |= kx_root_of(g, kg_at(g, y, 0)) == cell;
         }
@@ -327,7 +328,7 @@ static bool name_cells(kx_plan *p) {
 
 /* ---- intervals ------------------------------------------------------------------------------------------------- */
 
-static void touch(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
+static void pl_touch(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
     kn_ref    v   = kx_name(p, n);
     kx_value *x   = &p->value[v];
     int32_t   end = at;
@@ -341,70 +342,70 @@ static void touch(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
     x->weight += w;
 }
 
-static void define(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
+static void pl_define(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
     kn_ref    v = kx_name(p, n);
     kx_value *x = &p->value[v];
     if (x->bank == KX_BANK_NONE) {
-        x->bank  = (uint8_t)bank_of(p, v);
+        x->bank  = (uint8_t)pl_bank_of(p, v);
         x->bytes = (uint8_t)kx_vec_bytes(p, v);
         x->start = at;
         x->end   = at;
     }
-    touch(p, n, at, place_loop);
+    pl_touch(p, n, at, place_loop);
 }
 
-static void find_intervals(kx_plan *p) {
+static void pl_find_intervals(kx_plan *p) {
     const kn_graph *g = p->g;
-    kn_ref          o[MAX_OPERANDS];
+    kn_ref          o[KX_MAX_OPERANDS];
     for (uint32_t i = 0; i < p->n; i++)
-        if (kg_op(g, p->list[i]) == KN_OP_PARAM && p->value[p->list[i]].needed) define(p, p->list[i], -1, -1);
+        if (kg_op(g, p->list[i]) == KN_OP_PARAM && p->value[p->list[i]].needed) pl_define(p, p->list[i], -1, -1);
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         int    l = p->loop_of[i], op = kg_op(g, x);
         if (!p->value[x].needed || p->value[x].folded || op == KN_OP_PARAM || op == KN_OP_BUFFER) continue;
         int32_t at = (int32_t)(2 * i);
         if (op == KN_OP_RANGE) { /* what its steps start from is read before it opens, and they live through it */
-            int own = loop_numbered(p, x);
-            int m   = operands(p, x, o);
-            for (int k = 0; k < m; k++) touch(p, o[k], at, l);
-            define(p, x, at, l);
-            touch(p, x, (int32_t)(2 * p->loop[own].close), own);
+            int own = pl_loop_numbered(p, x);
+            int m   = pl_operands(p, x, o);
+            for (int k = 0; k < m; k++) pl_touch(p, o[k], at, l);
+            pl_define(p, x, at, l);
+            pl_touch(p, x, (int32_t)(2 * p->loop[own].close), own);
             for (uint32_t j = i; j < p->loop[own].close; j++) {
                 kn_ref s = p->list[j];
                 if (!p->value[s].step || p->value[s].folded || !p->value[s].needed || kg_at(g, s, 0) != x) continue;
-                m = operands(p, s, o);
-                for (int k = 0; k < m; k++) touch(p, o[k], at + 1, l); /* other steps are set while it is read */
-                define(p, s, at, l);
-                touch(p, s, (int32_t)(2 * p->loop[own].close), own);
+                m = pl_operands(p, s, o);
+                for (int k = 0; k < m; k++) pl_touch(p, o[k], at + 1, l); /* other steps are set while it is read */
+                pl_define(p, s, at, l);
+                pl_touch(p, s, (int32_t)(2 * p->loop[own].close), own);
             }
             continue;
         }
         if (p->value[x].step) continue;
-        int m = operands(p, x, o);
-        if (op == KN_OP_END) l = loop_numbered(p, kg_at(g, x, 1));
-        for (int k = 0; k < m; k++) touch(p, o[k], at, l);
-        if (op == KN_OP_STORE && is_cell(g, kg_at(g, x, 0)))
-            define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
+        int m = pl_operands(p, x, o);
+        if (op == KN_OP_END) l = pl_loop_numbered(p, kg_at(g, x, 1));
+        for (int k = 0; k < m; k++) pl_touch(p, o[k], at, l);
+        if (op == KN_OP_STORE && pl_is_cell(g, kg_at(g, x, 0)))
+            pl_define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
         else if (op != KN_OP_STORE && op != KN_OP_END)
-            define(p, x, writes_early(p, x) ? at - 1 : at, l);
+            pl_define(p, x, pl_writes_early(p, x) ? at - 1 : at, l);
     }
 }
 
 /* ---- the scan -------------------------------------------------------------------------------------------------- */
 
-typedef struct interval {
+typedef struct pl_interval {
     kn_ref  node;
     int32_t start;
-} interval;
+} pl_interval;
 
-static int by_start(const void *a, const void *b) {
-    const interval *x = a, *y = b;
+static int pl_by_start(const void *a, const void *b) {
+    const pl_interval *x = a, *y = b;
     if (x->start != y->start) return x->start < y->start ? -1 : 1;
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
 /* Registers to give out, the ones that a callee keeps last. */
-static int pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
+static int pl_pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
     static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8,  KX_R9,  KX_R10, KX_R11,
                                  KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
     int                  n = 0, most = p->regs ? KN_MAX(1, p->regs - 3) : 64;
@@ -417,7 +418,7 @@ static int pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
     return n;
 }
 
-static void put_by(kx_plan *p, kx_value *v) {
+static void pl_put_by(kx_plan *p, kx_value *v) {
     int bytes = v->bank == KX_BANK_VEC ? v->bytes : 8;
     v->reg    = -1;
     p->frame  = (p->frame + bytes - 1) / bytes * bytes;
@@ -426,7 +427,7 @@ static void put_by(kx_plan *p, kx_value *v) {
 }
 
 /* A register that x would like: that of a source which ends here. */
-static int wish(const kx_plan *p, kn_ref n) {
+static int pl_wish(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
     if (kg_op(g, n) != KN_OP_INS) return -1;
     int op = kx_op(g, n);
@@ -439,18 +440,18 @@ static int wish(const kx_plan *p, kn_ref n) {
     return -1;
 }
 
-static bool scan(kx_plan *p, bool *fits) {
+static bool pl_scan(kx_plan *p, bool *fits) {
     const kn_alloc *a  = kg_alloc(p->g);
-    interval       *in = kn_zalloc(a, (p->size + 1) * sizeof *in);
+    pl_interval    *in = kn_zalloc(a, (p->size + 1) * sizeof *in);
     kn_ref          active[KX_BANKS][32];
     int             nactive[KX_BANKS] = {0}, count = 0, npool[KX_BANKS];
     uint8_t         pool[KX_BANKS][32];
     if (!in) return kn_oom(p->f);
     *fits = true;
     for (kn_ref n = 1; n < p->size; n++)
-        if (p->value[n].bank != KX_BANK_NONE && !p->value[n].same) in[count++] = (interval){n, p->value[n].start};
-    qsort(in, (size_t)count, sizeof *in, by_start);
-    for (int b = 0; b < KX_BANKS; b++) npool[b] = pool_of(p, (kx_bank)b, pool[b]);
+        if (p->value[n].bank != KX_BANK_NONE && !p->value[n].same) in[count++] = (pl_interval){n, p->value[n].start};
+    qsort(in, (size_t)count, sizeof *in, pl_by_start);
+    for (int b = 0; b < KX_BANKS; b++) npool[b] = pl_pool_of(p, (kx_bank)b, pool[b]);
     memset(p->used, 0, sizeof p->used);
     for (int i = 0; i < count; i++) {
         kn_ref    n = in[i].node;
@@ -464,7 +465,7 @@ static bool scan(kx_plan *p, bool *fits) {
             else
                 busy |= 1u << o->reg;
         }
-        hint = wish(p, n);
+        hint = pl_wish(p, n);
         for (int k = 0; k < npool[b] && reg < 0; k++)
             if (!(busy >> pool[b][k] & 1) && (hint < 0 || pool[b][k] == hint)) reg = pool[b][k];
         for (int k = 0; k < npool[b] && reg < 0; k++)
@@ -479,11 +480,11 @@ static bool scan(kx_plan *p, bool *fits) {
                 if (w < m->weight / (m->end - m->start + 1)) least = k;
             }
             if (least < 0) {
-                put_by(p, v);
+                pl_put_by(p, v);
                 continue;
             }
             reg = p->value[active[b][least]].reg;
-            put_by(p, &p->value[active[b][least]]);
+            pl_put_by(p, &p->value[active[b][least]]);
             active[b][least] = active[b][--nactive[b]];
         }
         v->reg = (int8_t)reg;
@@ -495,13 +496,13 @@ static bool scan(kx_plan *p, bool *fits) {
 }
 
 /* Uses and definitions in the frame, in innermost loops. */
-static void count_spills(kx_plan *p) {
-    kn_ref o[MAX_OPERANDS];
+static void pl_count_spills(kx_plan *p) {
+    kn_ref o[KX_MAX_OPERANDS];
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         if (p->loop_of[i] < 0 || !p->loop[p->loop_of[i]].inner || !p->value[x].needed || p->value[x].folded) continue;
-        int m = operands(p, x, o);
-        if (m < MAX_OPERANDS && kg_dtype(p->g, x) != KN_VOID) o[m++] = x;
+        int m = pl_operands(p, x, o);
+        if (m < KX_MAX_OPERANDS && kg_dtype(p->g, x) != KN_VOID) o[m++] = x;
         for (int k = 0; k < m; k++) {
             const kx_value *v = &p->value[kx_name(p, o[k])];
             p->spills += v->bank != KX_BANK_NONE && v->reg < 0;
@@ -527,23 +528,23 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         p->value[i].reg  = -1;
         p->value[i].slot = -1;
     }
-    ok = ok && find_loops(p);
+    ok = ok && pl_find_loops(p);
     if (ok) {
-        count_uses(p);
-        fold_loads(p);
+        pl_count_uses(p);
+        pl_fold_loads(p);
     }
-    ok = ok && name_cells(p);
-    if (ok) find_intervals(p);
-    ok = ok && scan(p, &fits);
+    ok = ok && pl_name_cells(p);
+    if (ok) pl_find_intervals(p);
+    ok = ok && pl_scan(p, &fits);
     if (ok && !fits && !p->tight) {
         p->tight = true;
         p->frame = 0;
         for (size_t i = 0; i < p->size; i++) p->value[i].reg = -1, p->value[i].slot = -1;
-        ok = scan(p, &fits);
+        ok = pl_scan(p, &fits);
     }
     int last = p->avx512 ? 31 : 15;
     for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
-    if (ok) count_spills(p);
+    if (ok) pl_count_spills(p);
     if (!ok) kx_plan_free(p);
     return ok;
 }

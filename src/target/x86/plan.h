@@ -54,11 +54,11 @@ typedef struct kx_plan {
 } kx_plan;
 
 /* Memory operand of a place: storage, scalar (0 none) and constant, in elements. */
-typedef struct kx_address {
+typedef struct kx_spot {
     kn_ref  storage, off;
     int64_t disp;
-} kx_address;
-void   kx_address_of(const kn_graph *g, kn_ref place, kx_address *a);
+} kx_spot;
+void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
 kn_ref kx_name(const kx_plan *p, kn_ref n); /* the value that n is a name of */
 bool   kx_is_place(const kn_graph *g, kn_ref n);
 bool   kx_is_lanes(const kn_graph *g, kn_ref n);

@@ -13,19 +13,19 @@ int kx_level(const kt_choice *c) {
     return __builtin_cpu_supports("avx512bw") ? KX_AVX512 : KX_AVX2;
 }
 
-static bool cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
+static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
     int level = kx_level(c);
     return kx_cut_kernel(g, root, level == KX_AVX512, level == KX_AVX512 ? 64 : level == KX_AVX2 ? 32 : 0, f);
 }
 
-static bool render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
-                   kn_fault *f) {
+static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
+                          kn_fault *f) {
     (void)symbol;
     return kx_render(g, linear, c, out, f);
 }
 
 const kt_target kt_x86 = {
-    .name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = cut, .render = render};
+    .name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = kt_x86_cut, .render = kt_x86_render};
 
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
     static const struct {
