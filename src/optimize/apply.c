@@ -204,8 +204,8 @@ static bool meet(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref a, k
     return false;
 }
 
-/* Shape axes of the expanded loops. Loops that meet in a value get different axes, the inner one further right, so that
- * the innermost is the lane axis; loops that never meet share them. */
+/* Shape axes of the expanded loops. Loops that meet in a value, or that one END or REDUCE closes, get different axes,
+ * the inner one further right, so that the innermost is the lane axis; loops that never meet share them. */
 static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     const kn_nest *nest = s->nest;
     kn_ref        *order;
@@ -216,9 +216,8 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
         if (!ko_is_lane(nest->loop[l].type)) continue;
         for (int m = l + 1; m < nest->nloop; m++) {
             if (!ko_is_lane(nest->loop[m].type)) continue;
-            bool same = nest->loop[m].origin == nest->loop[l].origin;
-            if (same || meet(s->g, order, n, nest->origin[nest->loop[l].origin].range,
-                             nest->origin[nest->loop[m].origin].range))
+            const kn_origin *a = &nest->origin[nest->loop[l].origin], *b = &nest->origin[nest->loop[m].origin];
+            if (a->closer == b->closer || meet(s->g, order, n, a->range, b->range)) /* a body need not depend on both */
                 right[l] = KN_MAX(right[l], right[m] + 1);
         }
         rank = KN_MAX(rank, right[l] + 1);
