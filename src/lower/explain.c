@@ -72,6 +72,36 @@ static void put_choice(const kl_fuse *z, kn_ref n, const int *kernel_of, kn_str 
     kn_str_puts(out, *sep == ';' ? ")\n" : "\n");
 }
 
+/* Of kernels that have merged since, a refusal stands for all their pairs. */
+static bool told_before(const kl_fuse *z, const int *kernel_of, size_t i) {
+    const kl_merge_note *n = &z->note[i];
+    int                  a = kernel_of[n->a], b = kernel_of[n->b];
+    for (size_t j = 0; j < i; j++) {
+        int c = kernel_of[z->note[j].a], d = kernel_of[z->note[j].b];
+        if (z->note[j].why == n->why && ((a == c && b == d) || (a == d && b == c))) return true;
+    }
+    return a == b;
+}
+
+static void explain_merges(const kl_fuse *z, const int *kernel_of, const uint32_t *number, kn_str *out) {
+    if (!z->nnote) return;
+    kn_str_putf(out, "\n%-38s%12s  %9s  %9s  %s\n", "kernels that read the same", "bytes", "apart", "as one",
+                "outcome");
+    for (size_t i = 0; i < z->nnote; i++) {
+        const kl_merge_note *n = &z->note[i];
+        if (n->why && told_before(z, kernel_of, i)) continue;
+        put_value(z, n->node, number[n->node], out);
+        kn_str_putf(out, "%12.0f  ", n->bytes);
+        if (n->apart > 0) ko_print_time(n->apart, out);
+        else kn_str_puts(out, "        -");
+        kn_str_puts(out, "  ");
+        if (n->apart > 0) ko_print_time(n->together, out);
+        else kn_str_puts(out, "        -");
+        if (n->why) kn_str_putf(out, "  kernels %d and %d: %s\n", kernel_of[n->a], kernel_of[n->b], n->why);
+        else kn_str_putf(out, "  merged into kernel %d\n", kernel_of[n->a]);
+    }
+}
+
 bool kl_explain(kl_fuse *z, const int *kernel_of) {
     kn_str   *out    = z->p->explain;
     uint32_t *number = kg_numbers(z->g, z->p->root);
@@ -92,6 +122,7 @@ bool kl_explain(kl_fuse *z, const int *kernel_of) {
         put_choice(z, n, kernel_of, out);
     }
     kn_str_putf(out, "  %d others: views, index arithmetic, and values of one use, in place\n", plain);
+    explain_merges(z, kernel_of, number, out);
     kn_free(kg_alloc(z->g), number, ((size_t)z->p->root + 1) * sizeof *number);
     return !out->failed || kn_oom(z->f);
 }

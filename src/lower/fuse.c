@@ -165,7 +165,7 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
     return shared && *held > 1;
 }
 
-static bool full(const kl_fuse *z, int group) { return z->group[group].size >= FULL; }
+bool kl_group_full(const kl_fuse *z, int group) { return z->group[group].size >= FULL; }
 
 /* Written by a kernel of its own and read by those of `readers` groups. */
 static double stored_ps(const kl_fuse *z, kn_ref n, int readers) {
@@ -235,7 +235,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
         evals += z->use[u].evals;
         if (z->use[u].group != last) groups++;
         last = z->use[u].group;
-        if (full(z, last) && kg_dtype(z->g, n) != KN_INDEX) {
+        if (kl_group_full(z, last) && kg_dtype(z->g, n) != KN_INDEX) {
             c->place   = KL_ROOT;
             c->settled = "its kernel is full";
             return;
@@ -281,7 +281,7 @@ static bool walks_prefix(const kl_fuse *z, const kl_use *u) {
 static int joinable(const kl_fuse *z, kn_ref n) {
     int best = -1;
     for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
-        if (!walks_prefix(z, &z->use[u]) || full(z, z->use[u].group)) continue;
+        if (!walks_prefix(z, &z->use[u]) || kl_group_full(z, z->use[u].group)) continue;
         int  grp = z->use[u].group;
         bool ok  = true;
         for (int v = z->info[n].use; v >= 0 && ok; v = z->use[v].next)
@@ -295,7 +295,7 @@ static int joinable(const kl_fuse *z, kn_ref n) {
 static bool join_scalars(kl_fuse *z, kn_ref n, int *own) {
     if (kg_numel(z->g, n) != 1) return true;
     for (size_t g = 0; g < z->ngroup; g++) {
-        bool ok = z->group[g].nrange == 0 && !z->group[g].empty && !full(z, (int)g);
+        bool ok = z->group[g].nrange == 0 && !z->group[g].empty && !kl_group_full(z, (int)g);
         for (int u = z->info[n].use; u >= 0 && ok; u = z->use[u].next)
             ok = z->use[u].group != (int)g && !kl_group_before(z, z->use[u].group, (int)g);
         if (!ok) continue;

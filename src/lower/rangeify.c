@@ -197,6 +197,12 @@ static kn_ref nest_stores(kl_fuse *z, const kl_group *gr, const kl_stores *s) {
     return inner ? kg_list(z->r, KN_OP_SINK, &inner, 1) : 0;
 }
 
+/* A value of `group` in the loops of the group that it has merged with. */
+static kn_ref in_loops_of(kl_fuse *z, kn_ref value, int group, int g) {
+    if (group == g || !(value = keep_promises(z, value))) return value;
+    return kg_substitute(z->r, value, z->group[group].range, z->group[g].range, z->group[group].nrange);
+}
+
 static kn_ref group_sink(kl_fuse *z, int g) {
     const kl_group *gr = &z->group[g];
     kl_stores       s  = {0};
@@ -210,14 +216,15 @@ static kn_ref group_sink(kl_fuse *z, int g) {
     }
     for (size_t i = z->nstorage; i-- > 0 && ok;) { /* values first: the inner ones were met last */
         const kl_storage *st = &z->storage[i];
-        if (st->group != g || gr->copy || st->stage) continue;
+        if (kl_group_of(z, st->group) != g || gr->copy || st->stage) continue;
         kg_made_of(z->r, z->g, st->node);
         const kl_use *u    = &z->use[st->use];
-        kn_ref        flat = kl_flat(z, st->use);
+        kn_ref        flat = in_loops_of(z, kl_flat(z, st->use), st->group, g);
+        kn_ref        v    = in_loops_of(z, u->value, st->group, g);
         bool          own  = st->out < 0 || z->out[st->out].via_temp;
-        if (own) ok = add_store(z, &s, st->slot, flat, u->value, depth_of(z, u));
+        if (own) ok = add_store(z, &s, st->slot, flat, v, depth_of(z, u));
         for (int o = z->info[st->node].out; o >= 0 && ok; o = z->out[o].next)
-            if (!z->out[o].via_temp) ok = add_store(z, &s, z->out[o].slot, flat, u->value, depth_of(z, u));
+            if (!z->out[o].via_temp) ok = add_store(z, &s, z->out[o].slot, flat, v, depth_of(z, u));
     }
     if (ok && s.n) sink = nest_stores(z, gr, &s);
     kn_free(z->p->alloc, s.store, s.cap * sizeof *s.store);
@@ -453,6 +460,7 @@ static void fuse_free(kl_fuse *z) {
     kn_free(a, z->storage, z->storage_cap * sizeof *z->storage);
     kn_free(a, z->group, z->group_cap * sizeof *z->group);
     kn_free(a, z->read, z->read_cap * sizeof *z->read);
+    kn_free(a, z->note, z->note_cap * sizeof *z->note);
     kn_free(a, z->promise, z->promise_cap * sizeof *z->promise);
     kn_free(a, z->range, z->range_cap * sizeof *z->range);
     kn_free(a, z->before, z->before_cap * sizeof *z->before);
@@ -475,16 +483,19 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     if (!kg_reach(z.g, &p->root, 1, &z.order, &z.norder) || !(z.info = kn_zalloc(p->alloc, z.ninfo * sizeof *z.info)))
         goto oom;
     for (size_t i = 0; i < z.ninfo; i++) z.info[i].use = z.info[i].storage = z.info[i].out = -1;
-    if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !build_values(&z)) goto done;
+    if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !kl_merge(&z) || !build_values(&z)) goto done;
     if (!(order = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *order))) goto oom;
     if (!kl_group_order(&z, order, &count)) goto done;
     if (!(kernel_of = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *kernel_of))) goto oom;
     ok = true;
     for (int i = 0; i < count && ok; i++) {
-        size_t before      = p->nkernel;
-        ok                 = cut_kernel(&z, &c, order[i]);
-        kernel_of[order[i]] = p->nkernel > before ? (int)before : -1;
+        size_t before       = p->nkernel;
+        kernel_of[order[i]] = -1;
+        if (z.group[order[i]].into) continue;
+        ok = cut_kernel(&z, &c, order[i]);
+        if (p->nkernel > before) kernel_of[order[i]] = (int)before;
     }
+    for (size_t g = 0; g < z.ngroup; g++) kernel_of[g] = kernel_of[kl_group_of(&z, (int)g)];
     if (ok && p->explain) ok = kl_explain(&z, kernel_of);
     goto done;
 oom:

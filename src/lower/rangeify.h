@@ -70,6 +70,7 @@ typedef struct kl_group {
     bool   empty;              /* no elements: no kernel */
     int64_t staged;            /* bytes of LOCAL memory */
     int    size;               /* operations in place, counted for each use */
+    int    into;               /* 1 + the group it has merged with, whose loops hold its own; 0: none */
     int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
 } kl_group;
 
@@ -84,6 +85,13 @@ typedef struct kl_promise { /* a leaf that stands for an index tensor's value un
     kn_ref leaf;
     int    use;
 } kl_promise;
+
+typedef struct kl_merge_note { /* two groups that could have merged, kept for an explanation */
+    int         a, b;
+    kn_ref      node; /* the largest value that both read */
+    double      bytes, apart, together;
+    const char *why; /* they stay apart, or NULL */
+} kl_merge_note;
 
 typedef struct kl_range { /* per RANGE id */
     kn_ref   node;
@@ -119,6 +127,8 @@ typedef struct kl_fuse {
     size_t      npromise, promise_cap;
     kl_range   *range;
     size_t      nrange, range_cap;
+    kl_merge_note *note;
+    size_t      nnote, note_cap;
     uint64_t  **before; /* before[a] bit b: group b must run before a (transitively) */
     size_t      before_cap, before_words;
 } kl_fuse;
@@ -141,6 +151,10 @@ kn_ref kl_stored_value(const kn_graph *g, kn_ref store); /* what a STORE stores,
 double kl_read_ps(const kl_fuse *z, double bytes, kn_level from); /* streaming so many bytes */
 double kl_write_ps(const kl_fuse *z, double bytes, kn_level to);
 bool kl_decide(kl_fuse *z);
+bool kl_group_full(const kl_fuse *z, int group); /* it has as many operations as a kernel should */
+/* merge.c: groups that read the same values; and the group that g is part of. */
+bool kl_merge(kl_fuse *z);
+int  kl_group_of(const kl_fuse *z, int g);
 /* explain.c: the choices into z->p->explain; kernel_of[group], -1 none. */
 bool kl_explain(kl_fuse *z, const int *kernel_of);
 
