@@ -139,15 +139,25 @@ static void measure(kl_fuse *z) {
 
 /* ---- deciding ------------------------------------------------------------------------------------------------ */
 
-static bool in_reduce_loop(const kl_fuse *z, const kl_use *u) {
-    int rank = kg_rank(z->g, u->node);
-    for (int i = 0; i < rank; i++)
-        for (size_t r = 0; r < z->nrange; r++)
-            if (z->range[r].reduce && kg_depends(z->r, u->idx[i], z->range[r].node)) return true;
+static bool reduced_along(const kl_fuse *z, kn_ref idx) {
+    for (size_t r = 0; r < z->nrange; r++)
+        if (z->range[r].reduce && kg_depends(z->r, idx, z->range[r].node)) return true;
     return false;
 }
 
-/* The axes that the uses walk apart; the rest is shared. False: the uses do not stand in common loops of one group. */
+static bool in_reduce_loop(const kl_fuse *z, const kl_use *u) {
+    int rank = kg_rank(z->g, u->node);
+    for (int i = 0; i < rank; i++)
+        if (reduced_along(z, u->idx[i])) return true;
+    return false;
+}
+
+/* The program itself asks for a stage: LOAD into LOCAL. */
+static bool asks_stage(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_LOAD && kg_field(g, n, KN_F_LOAD_space) == KN_LOCAL;
+}
+
+/* The axes that the uses walk apart (of a stage that was asked for: in reductions too); the rest is shared. False: the uses do not stand in common loops of one group. */
 static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) {
     int            first = z->info[n].use, rank;
     const int64_t *dims  = kg_shape(z->g, n, &rank);
@@ -156,7 +166,9 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
     for (int a = 0; a < rank; a++) staged[a] = false;
     for (int u = first; u >= 0; u = z->use[u].next) {
         if (z->use[u].group != z->use[first].group || z->use[u].gate) return false;
-        for (int a = 0; a < rank; a++) staged[a] |= z->use[u].idx[a] != z->use[first].idx[a];
+        for (int a = 0; a < rank; a++)
+            staged[a] |= z->use[u].idx[a] != z->use[first].idx[a] ||
+                         (asks_stage(z->g, n) && reduced_along(z, z->use[u].idx[a]));
     }
     for (int a = 0; a < rank; a++) {
         if (staged[a]) *held = kn_sat_mul(*held, dims[a]);
@@ -227,6 +239,12 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     if (is_leaf(op) || is_view(op)) c->settled = "a view";
     else if (is_mask(z, n) || info->index) c->settled = "index arithmetic";
     else if (!kg_numel(z->g, n)) c->settled = "no elements";
+    bool    axes[KN_MAX_RANK];
+    int64_t held;
+    if (!c->settled && asks_stage(z->g, n) && stage_axes(z, n, axes, &held)) {
+        c->place   = KL_STAGE;
+        c->settled = "the program asks for it";
+    }
     if (c->settled) return;
     double size = (double)kg_numel(z->g, n), evals = 0;
     int    groups = 0, last = -1;

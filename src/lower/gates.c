@@ -159,6 +159,17 @@ static kn_ref tighter(kn_graph *g, int op, kn_ref a, kn_ref b) { /* MAX or MIN, 
     return kg_op2(g, op, a, b);
 }
 
+/* Depends on a range that becomes lanes, or is unrolled: no bound for a loop around them. */
+static bool has_lanes(const kn_graph *g, kn_ref x) {
+    kn_ref r[64];
+    int    n = KN_MIN(kg_ranges(g, x, r, KN_COUNT(r)), KN_COUNT(r));
+    while (n-- > 0) {
+        int64_t type = kg_field(g, r[n], KN_F_RANGE_type);
+        if (type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE || type == KN_AXIS_UNROLL) return true;
+    }
+    return false;
+}
+
 /* A comparison that bounds r by what does not depend on it, from one side: narrows the limits. */
 static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, kl_limits *l) {
     kn_ref    inner = unwrap_not(g, c), cmp = inner ? inner : c;
@@ -175,7 +186,8 @@ static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, kl_limits *l) {
         const kn_affine *f = side ? &a : &b;
         for (int t = 0; t < f->n; t++) {
             if (f->atom[t] == r) continue;
-            if (!moving || kg_depends(g, f->atom[t], r) || rest.n == KN_AFFINE_MAX) return false;
+            if (!moving || kg_depends(g, f->atom[t], r) || has_lanes(g, f->atom[t]) || rest.n == KN_AFFINE_MAX)
+                return false;
             int at = 0;
             while (at < rest.n && rest.atom[at] != f->atom[t]) at++;
             if (at == rest.n) rest.atom[rest.n] = f->atom[t], rest.coef[rest.n++] = 0;
@@ -212,7 +224,7 @@ static kn_ref negated(kn_graph *g, kn_ref x) { return kg_op2(g, KN_OP_MUL, x, kg
 /* The limits that conditions set on the sum's k-th range, and those conditions gone. False: none that changes it. */
 static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, kl_limits *l, kl_conds *met) {
     kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
-    bool   moving = kg_max(g, bound) > SHORT;
+    bool   moving = kg_max(g, bound) > SHORT && kg_field(g, r, KN_F_RANGE_type) == KN_AXIS_REDUCE;
     *l            = (kl_limits){0, bound};
     for (int i = conds->n; i-- > 0;) {
         kl_limits with = *l;
@@ -277,7 +289,9 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
                         : !split_identity(g, kg_at(g, n, 0), zero, &conds, &rest))
         return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
-        kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
+        kn_ref  r = kg_at(g, n, k), bound = kg_at(g, r, 0);
+        int64_t type = kg_field(g, r, KN_F_RANGE_type);
+        if (type != KN_AXIS_REDUCE && type != KN_AXIS_UNROLL) continue; /* lanes stay as wide as they are */
         for (int i = 0; i < conds.n; i++) {
             if (!kg_depends(g, conds.c[i], r) || !solve_equal(g, conds.c[i], r, &value)) continue;
             kn_ref in   = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPLT, kg_idx(g, -1), value),
@@ -322,7 +336,7 @@ kn_ref kl_count(kn_rw *rw, kn_ref n) {
         kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
         bool   seen = kg_depends(g, x, r);
         for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++) seen |= kg_depends(g, kg_at(g, kg_at(g, n, s), 0), r);
-        if (seen) continue;
+        if (seen || kg_field(g, r, KN_F_RANGE_type) != KN_AXIS_REDUCE) continue;
         if (kn_is_float(dt)) {
             double c = kg_op(g, x) == KN_OP_CONST ? kg_const_float(g, x) : 0.5;
             if (kg_nsrc(g, n) != 2 || c != trunc(c)) return 0;

@@ -59,5 +59,5 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     if (!ok) return false;
     k->root = ko_apply(k->g, k->root, &nest, f);
     if (!k->root) return kl_stage_fault("optimize", k->g, f);
-    return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, f);
+    return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds, f);
 }

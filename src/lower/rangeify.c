@@ -415,7 +415,7 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     kn_free(p->alloc, order, n * sizeof *order);
     ok = ok && (k->root = cut_tree(z, k, c, sink));
     if (!ok) return kl_stage_fault("rangeify", k->g, z->f);
-    if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds, z->f)) return false;
+    if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds | KN_G_scans, z->f)) return false;
     if (!merge_loops(p, k) || !name_kernel(p, k)) return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);
     return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, z->f);
 }

@@ -125,7 +125,6 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return "the loop is already expanded or parallel";
     if (o->arg < 1 || o->arg > l->extent) return "the factor must be between 1 and the loop's extent";
-    if (or->staged && ko_is_lane(o->target)) return "values staged in LOCAL memory belong to one iteration of it";
     if (or->carried) return "its iterations meet in memory and must run in order";
     if (or->scanned && o->target != KN_AXIS_LOOP) return "a prefix runs along it, so its iterations run in order";
     if (l->carry && o->target != KN_AXIS_REDUCE) return "its sums are carried in memory";

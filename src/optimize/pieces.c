@@ -316,36 +316,113 @@ static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n
     return ok ? body : 0;
 }
 
-/* A copy of the body fills stages of its own: their LOCAL buffers get new slots. */
-static bool own_stages(ko_state *s, kn_ref body, ko_variant *v) {
+/* The buffer that a STORE writes. */
+static kn_ref stored_in(const kn_graph *g, kn_ref store) {
+    kn_ref b = kg_at(g, store, 0);
+    while (kg_op(g, b) != KN_OP_BUFFER) b = kg_at(g, b, 0);
+    return b;
+}
+
+/* Number among the lanes of the range's piece, and how many there are; 0: it has none. */
+static kn_ref lanes_of(ko_state *s, const ko_variant *v, int origin, int64_t *count) {
+    kn_graph *g  = s->g;
+    kn_ref    at = 0;
+    *count       = 1;
+    for (int l = v->nloop; l-- > 0;) {
+        kn_ref r = v->loop[l].range;
+        if (v->loop[l].origin != origin || !ko_is_lane((int)kg_field(g, r, KN_F_RANGE_type))) continue;
+        kn_ref part = kg_op2(g, KN_OP_MUL, r, kg_idx(g, *count));
+        at          = at ? kg_op2(g, KN_OP_ADD, at, part) : part;
+        *count *= kg_const_int(g, kg_at(g, r, 0));
+    }
+    return at;
+}
+
+typedef struct ko_room { kn_ref was, now, lane; int64_t size; } ko_room; /* a stage's buffer, and a lane's part of it */
+
+/* Stages that are filled anew for each value of a range, which the address does not tell: a copy of the body gets
+ * buffers of its own, and where the range became lanes, each lane a part of the buffer. */
+static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_variant *v, ko_room *room, int *nroom) {
     kn_graph *g = s->g;
     kn_ref   *order;
-    uint32_t  n;
+    uint32_t  count;
     bool      ok = true;
-    if (!kg_reach(g, &body, 1, &order, &n)) return false;
-    for (uint32_t i = 0; i < n && ok; i++) {
-        kn_ref st = order[i], b;
+    *nroom       = 0;
+    if (!kg_reach(g, &body, 1, &order, &count)) return kn_oom(s->f);
+    for (uint32_t i = 0; i < count && ok; i++) {
+        kn_ref  st = order[i], lane = 0;
+        int64_t lanes = 1;
+        bool    moves = false, known = false;
         if (kg_op(g, st) != KN_OP_STORE || kg_space(g, kg_at(g, st, 0)) != KN_LOCAL) continue;
-        bool moves = false, known = false;
-        for (int k = 0; k < v->nsub; k++) /* filled anew for each value of the range, which the address does not tell */
-            moves |= kg_op(g, v->from[k]) == KN_OP_RANGE && kg_depends(g, st, v->from[k]) &&
-                     !kg_depends(g, kg_at(g, kg_at(g, st, 0), 1), v->from[k]);
-        for (b = kg_at(g, st, 0); kg_op(g, b) != KN_OP_BUFFER;) b = kg_at(g, b, 0);
+        kn_ref b = stored_in(g, st);
+        for (int k = 0; k < n; k++) {
+            kn_ref  r = v->from[k];
+            int64_t more;
+            if (!kg_depends(g, st, r) || kg_depends(g, kg_at(g, kg_at(g, st, 0), 1), r)) continue;
+            kn_ref own = lanes_of(s, v, origins[k], &more);
+            if (own) own = kg_op2(g, KN_OP_MUL, own, kg_idx(g, lanes));
+            lane = !own ? lane : lane ? kg_op2(g, KN_OP_ADD, lane, own) : own;
+            lanes *= more;
+            moves = true;
+        }
         for (int k = 0; k < v->nsub; k++) known |= v->from[k] == b;
-        if (!moves || known) continue;
-        if (!(ok = v->nsub < KN_MAX_NEST)) break;
-        v->from[v->nsub]  = b;
-        v->to[v->nsub++] = kg_buffer(g, s->next_local++, kg_numel(g, b), kg_dtype(g, b), 0, KN_LOCAL);
+        if (!moves || known || (!v->copy && !lane)) continue;
+        int64_t size = kg_numel(g, b), item = kn_dsize(kg_dtype(g, b)), all = 0;
+        if (!kn_mul_ok(size, lanes, &all) || all > KN_STAGE_BYTES / item)
+            ok = kn_fail(s->f, KN_ERR_ARG, "optimize: %lld lanes of what is staged do not fit LOCAL memory",
+                         (long long)lanes);
+        if (!ok || !(ok = v->nsub < KN_MAX_NEST && *nroom < KN_MAX_STAGES)) break;
+        kn_ref now       = kg_buffer(g, s->next_local++, all, kg_dtype(g, b), 0, KN_LOCAL);
+        v->from[v->nsub] = b;
+        v->to[v->nsub++] = now;
+        if (lane) room[(*nroom)++] = (ko_room){b, now, lane, size};
     }
-    kn_free(kg_alloc(g), order, n * sizeof *order);
+    kn_free(kg_alloc(g), order, count * sizeof *order);
     return ok;
+}
+
+/* Addresses in the larger buffers: each lane in its part. */
+static kn_ref in_rooms(ko_state *s, kn_ref x, const ko_room *room, int n) {
+    kn_graph *g = s->g;
+    kn_ref   *order, *from = NULL, *to = NULL;
+    uint32_t  count;
+    size_t    fc = 0, tc = 0;
+    int       k = 0;
+    if (!n || !x) return x;
+    if (!kg_reach(g, &x, 1, &order, &count)) return kn_oom(s->f), 0;
+    for (uint32_t i = 0; i < count && x; i++) {
+        kn_ref at = order[i], b;
+        if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2 || kg_space(g, at) != KN_LOCAL) continue;
+        for (b = kg_at(g, at, 0); kg_op(g, b) != KN_OP_BUFFER;) b = kg_at(g, b, 0);
+        for (int r = 0; r < n; r++) {
+            if (room[r].now != b) continue;
+            if (!KN_GROW(kg_alloc(g), from, fc, (size_t)k + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)k + 1)) {
+                kn_oom(s->f);
+                x = 0;
+                break;
+            }
+            kn_ref where = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, room[r].lane, kg_idx(g, room[r].size)),
+                                  kg_at(g, at, 1)),
+                   src   = kg_at(g, at, 0);
+            if (k) where = kg_substitute(g, where, from, to, k), src = kg_substitute(g, src, from, to, k);
+            from[k] = at;
+            to[k++] = kg_index(g, src, &where, 1);
+        }
+    }
+    if (x && k) x = kg_substitute(g, x, from, to, k);
+    kn_free(kg_alloc(g), from, fc * sizeof *from);
+    kn_free(kg_alloc(g), to, tc * sizeof *to);
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    return x;
 }
 
 kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op) {
     kn_graph *g = s->g;
     if (op < 0 && !own_prefixes(s, closer, origins, n, v, body)) return 0;
-    if (v->copy && !own_stages(s, body, v)) return 0;
-    kn_ref x = kg_substitute(g, body, v->from, v->to, v->nsub);
+    ko_room room[KN_MAX_STAGES];
+    int     nroom;
+    if (!own_stages(s, origins, n, body, v, room, &nroom)) return 0;
+    kn_ref x = in_rooms(s, kg_substitute(g, body, v->from, v->to, v->nsub), room, nroom);
     kn_ref gate = 0;
     for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
     if (!x || !gate) return x;

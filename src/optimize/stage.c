@@ -52,10 +52,33 @@ static int stage_order(const kn_opt *o, int place) {
     return o->naxes;
 }
 
+enum { MAX_COPIES = 32, MAX_DIMS = 32 };
+
+typedef struct ko_copy { /* made already: what stands in it, over which loops */
+    kn_ref source, fresh[MAX_DIMS], local, filled;
+    int    n;
+} ko_copy;
+
+typedef struct ko_copies {
+    ko_copy copy[MAX_COPIES];
+    int     n;
+} ko_copies;
+
+/* Clones of a loop copy the same panel where it does not depend on the loop: they share one. */
+static const ko_copy *find_copy(kn_graph *g, const ko_copies *all, kn_ref value, const kn_ref *in, int n) {
+    for (int i = 0; i < all->n; i++) {
+        const ko_copy *c = &all->copy[i];
+        bool           same = c->n == n;
+        for (int k = 0; k < n && same; k++) same = kg_at(g, c->fresh[k], 0) == kg_at(g, in[k], 0);
+        if (same && kg_substitute(g, value, in, c->fresh, n) == c->source) return c;
+    }
+    return NULL;
+}
+
 /* value (a load, or something computed of it alone) read from a copy; 0: not there, or too large. */
-static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o) {
+static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies *copies) {
     kn_graph *g = s->g;
-    kn_ref    open[32], in[32], fresh[32], mine = kg_idx(g, 0), its = kg_idx(g, 0);
+    kn_ref    open[MAX_DIMS], in[MAX_DIMS], fresh[MAX_DIMS], mine = kg_idx(g, 0), its = kg_idx(g, 0);
     int       all = kg_ranges(g, value, open, KN_COUNT(open)), n = 0, item = kn_dsize(kg_dtype(g, value));
     bool      sums = false, lanes = false;
     int64_t   size = 1;
@@ -63,12 +86,11 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o) {
     for (int pass = 0; pass < 2; pass++) /* lanes last: they walk by one */
         for (int i = 0; i < all; i++) {
             int  type = (int)kg_field(g, open[i], KN_F_RANGE_type), place = ko_place(s, open[i]);
-            bool lane   = ko_is_lane(type), inside = o->axis >= 0 ? lane || place > o->axis
-                                                                  : type == KN_AXIS_REDUCE || type == KN_AXIS_UPCAST;
+            bool lane = ko_is_lane(type), sum = type == KN_AXIS_REDUCE || type == KN_AXIS_UNROLL;
+            bool inside = o->axis >= 0 ? lane || place > o->axis : sum || type == KN_AXIS_UPCAST;
             if (place < 0 || lane != (pass == 1)) continue;
             if (type == KN_AXIS_THREAD && inside) return 0;
-            if (o->axis < 0 && type == KN_AXIS_UNROLL) return 0;
-            sums |= type == KN_AXIS_REDUCE || type == KN_AXIS_GROUP_REDUCE || type == KN_AXIS_UNROLL;
+            sums |= sum || type == KN_AXIS_GROUP_REDUCE;
             if (!inside) continue;
             int at = n++;
             in[at] = open[i];
@@ -81,7 +103,8 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o) {
             in[k]     = in[k - 1];
             in[k - 1] = t;
         }
-    for (int i = 0; i < n; i++) { /* outer ones first: bounds may be read from them */
+    const ko_copy *made = find_copy(g, copies, value, in, n);
+    for (int i = 0; i < n && !made; i++) { /* outer ones first: bounds may be read from them */
         int64_t w[KN_RANGE_WORDS];
         kn_ref  b = i ? kg_substitute(g, kg_at(g, in[i], 0), in, fresh, i) : kg_at(g, in[i], 0);
         for (int k = i; k < n; k++)
@@ -93,20 +116,27 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o) {
         if (!fresh[i]) return 0;
         lanes = ko_is_lane(type);
     }
+    if (made) lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
     for (int i = n; i-- > 0;) {
         int64_t extent = KN_MAX(kg_max(g, kg_at(g, in[i], 0)), 0);
         kn_ref  st = kg_idx(g, size);
-        mine = kg_op2(g, KN_OP_ADD, mine, kg_op2(g, KN_OP_MUL, fresh[i], st));
+        if (!made) mine = kg_op2(g, KN_OP_ADD, mine, kg_op2(g, KN_OP_MUL, fresh[i], st));
         its  = kg_op2(g, KN_OP_ADD, its, kg_op2(g, KN_OP_MUL, in[i], st));
         size = kn_sat_mul(size, extent);
         if (i == n - 1 && n > 1 && o->more >= size) size = o->more;
         else if (i == n - 1 && n > 1 && !o->more && !lanes) size = pitch_of(size, item);
     }
     if (size > KN_STAGE_BYTES / item) return 0;
-    kn_ref local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, value), 0, KN_LOCAL);
-    kn_ref source = kg_substitute(g, value, in, fresh, n);
-    kn_ref filled = source ? kg_end(g, kg_store(g, kg_index(g, local, &mine, 1), source, 0), fresh, n) : 0;
-    return kg_load(g, kg_index(g, kg_after(g, local, &filled, 1), &its, 1));
+    if (!made) {
+        ko_copy c = {.source = kg_substitute(g, value, in, fresh, n), .n = n};
+        memcpy(c.fresh, fresh, (size_t)n * sizeof *fresh);
+        c.local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, value), 0, KN_LOCAL);
+        c.filled = c.source ? kg_end(g, kg_store(g, kg_index(g, c.local, &mine, 1), c.source, 0), fresh, n) : 0;
+        copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)] = c; /* of many the last stands for those that follow */
+        made = &copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)];
+        if (copies->n < MAX_COPIES) copies->n++;
+    }
+    return kg_load(g, kg_index(g, kg_after(g, made->local, &made->filled, 1), &its, 1));
 }
 
 /* Of each node the one load it is computed of, with constants; 0: of none, or of more. */
@@ -132,7 +162,8 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
     kn_graph *g = s->g;
     kn_ref   *order, *own;
     uint32_t  n;
-    ko_swaps  w = {0};
+    ko_swaps  w      = {0};
+    ko_copies copies = {.n = 0};
     if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(s->f), 0;
     size_t size = (size_t)sink + 1;
     /* last[l]: the one value of l that what depends on more uses; 0: several, so the load itself is staged */
@@ -146,7 +177,7 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
         }
     for (uint32_t i = 0; i < n && !s->f->code; i++) {
         if (!plain_load_of(g, order[i], o->arg) || !last[order[i]]) continue;
-        kn_ref value = last[order[i]], staged = stage_value(s, value, o);
+        kn_ref value = last[order[i]], staged = stage_value(s, value, o, &copies);
         if (staged) add_swap(s, &w, value, staged);
     }
     if (!w.n && !s->f->code)

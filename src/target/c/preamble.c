@@ -23,6 +23,13 @@ static void vector_types(kn_str *out) {
 
 void kt_c_preamble(kn_str *out) {
     vector_types(out);
+    /* Stores past the caches, where the compiler has them and the address is a whole vector's. What tells others
+     * that the kernel is done is a locked instruction or a fence, which they do not pass. */
+    kn_str_puts(
+        out, "#ifdef __has_builtin\n#if __has_builtin(__builtin_nontemporal_store)\n"
+             "#define KN_STREAM(V, p, x) ({ void *p_ = (p); V x_ = (x); if ((u64)p_ % sizeof x_) *(V##u *)p_ = x_; \\\n"
+             "    else __builtin_nontemporal_store(x_, (V *)p_); })\n"
+             "#endif\n#endif\n#ifndef KN_STREAM\n#define KN_STREAM(V, p, x) (*(V##u *)(p) = (x))\n#endif\n");
     /* Floor division, shifts past the width, saturating conversions: dialect.md, 12. */
     kn_str_puts(
         out, "#define KN_SIGNED(T, U, W, MIN) \\\n"

@@ -665,14 +665,30 @@ static void store(kc_out *c, kn_ref n, bool guard) {
                 else kn_str_putf(c->s, vv ? dt == KN_BOOL ? "] = %s[l] & 1;\n" : "] = %s[l];\n" : "] = %s;\n", x.s);
                 continue;
             }
-            kn_str_putf(c->s, "*(%sx%du *)(%s + ", m, w, a.buf);
+            bool stream = kg_node(g, n)->arg == 1 && dt != KN_BOOL;
+            kn_str_putf(c->s, stream ? "KN_STREAM(%sx%d, %s + " : "*(%sx%du *)(%s + ", m, w, a.buf);
             element(c, &a, &d, row, ch, false, c->s);
-            kn_str_puts(c->s, dt == KN_BOOL ? ") = __builtin_convertvector(-" : ") = ");
+            kn_str_puts(c->s, stream ? ", " : dt == KN_BOOL ? ") = __builtin_convertvector(-" : ") = ");
             spread(c, val, x, vv, w, c->s);
             if (dt == KN_BOOL) kn_str_putf(c->s, ", u8x%d)", w);
-            kn_str_puts(c->s, ";\n");
+            kn_str_puts(c->s, stream ? ");\n" : ";\n");
         }
     if (guard) c->indent--, pad(c), kn_str_puts(c->s, "}\n");
+}
+
+/* A line of each cell's first lane. */
+static void prefetch(kc_out *c, kn_ref n) {
+    kn_ref     at = kg_at(c->g, n, 0);
+    kc_tile    d;
+    kc_address a;
+    if (!cut(c, at, &d) || !address(c, at, n, &d, &a)) return;
+    for (int64_t row = 0; row < d.rows && !c->failed; row++)
+        for (int ch = 0; ch < d.nchunk; ch++) {
+            pad(c);
+            kn_str_putf(c->s, "__builtin_prefetch(%s + ", a.buf);
+            element(c, &a, &d, row, ch, false, c->s);
+            kn_str_puts(c->s, ");\n");
+        }
 }
 
 /* ---- the function -------------------------------------------------------------------------------------------- */
@@ -683,10 +699,10 @@ static void mark_needed(kc_out *c, const kn_ref *list, uint32_t n) {
     for (uint32_t i = n; i-- > 0;) {
         kn_ref x  = list[i];
         int    op = kg_op(g, x);
-        if (op == KN_OP_STORE) c->needed[x] = 1;
+        if (op == KN_OP_STORE || op == KN_OP_PREFETCH) c->needed[x] = 1;
         if (!c->needed[x] && op != KN_OP_RANGE) continue;
         uint32_t first = 0;
-        if (op == KN_OP_LOAD || op == KN_OP_STORE) {
+        if (op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH) {
             first     = 1;
             kn_ref at = kg_at(g, x, 0);
             if (!is_register(g, at) && kg_op(g, at) == KN_OP_INDEX) {
@@ -759,6 +775,7 @@ static void statement(kc_out *c, kn_ref n, int depth) {
     case KN_OP_INDEX:
     case KN_OP_STACK: return;
     case KN_OP_LOAD: load(c, n); return;
+    case KN_OP_PREFETCH: prefetch(c, n); return;
     case KN_OP_REDUCE: render_reduce_lanes(c, n); return;
     case KN_OP_RESHAPE: case KN_OP_EXPAND: reshaped(c, n); return;
     case KN_OP_RANGE: iota(c, n); return;
