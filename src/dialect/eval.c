@@ -105,6 +105,7 @@ static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
         c->nrange = (uint32_t)nrange;
     }
     c->kind   = (uint8_t)ev_classify(e, c);
+    if (c->op == KN_OP_REDUCE && c->dtype == KN_VOID) e->cell[s[0]].folded = true;
     c->scalar = kn_is_alu(c->op) && c->numel == 1;
     for (uint32_t i = 0; i < c->nsrc && c->scalar; i++)
         c->scalar = e->cell[s[i]].kind == EV_VALUE && e->cell[s[i]].numel == 1;
@@ -153,6 +154,7 @@ static void ev_free(ev *e) {
         ev_cell *c = &e->cell[i];
         ev_drop(e, c);
         for (int k = 0; k < c->ntuple; k++) kn_value_free(e->alloc, &c->tuple[k]);
+        kn_ev_fold_free(e, c);
         if (c->off) kn_free(e->alloc, c->off, (size_t)KN_MAX(c->numel, 1) * sizeof *c->off);
     }
     kn_free(e->alloc, e->cell, e->ncell * sizeof *e->cell);
@@ -201,7 +203,7 @@ static bool ev_step(ev *e, ev_cell *c) {
 
 /* Values of a program without loops die with their last use. */
 static void ev_release(ev *e, const ev_cell *c) {
-    if (e->loops || c->op == KN_OP_TUPLE) return;
+    if (e->loops || c->op == KN_OP_TUPLE || c->folded) return;
     for (uint32_t i = 0; i < c->nchild; i++) {
         ev_cell *d = &e->cell[c->child[i]];
         if (--d->uses == 0 && d->numel > 1) ev_drop(e, d);
@@ -220,6 +222,8 @@ static bool ev_node(ev *e, ev_frame *f) {
             kn_scalar id = {0};
             if (c->op == KN_OP_REDUCE) id = kn_identity((int)kg_field(e->g, c->id, KN_F_REDUCE_op), c->dtype);
             for (int64_t i = 0; i < c->numel; i++) c->val[i] = id;
+        } else if (c->op == KN_OP_REDUCE && !kn_ev_fold_begin(e, c)) {
+            return false;
         }
         f->what = EV_LOOP;
         return true;
@@ -285,6 +289,7 @@ static bool ev_tape(ev *e, ev_frame *f) {
 
 /* A round of the innermost loop is over: what a REDUCE or BUFFERIZE does with the body's value. */
 static bool ev_round(ev *e, ev_cell *c) {
+    if (c->op == KN_OP_REDUCE && c->dtype == KN_VOID) return kn_ev_fold_take(e, c);
     if (c->kind != EV_VALUE) return true;
     ev_cell         *b = &e->cell[c->src[0]];
     kn_scalar        one, *tmp = NULL;

@@ -1,4 +1,4 @@
-/* eval_inside.h - the inside of the interpreter, for eval.c (control) and eval_ops.c (data) only.
+/* eval_inside.h - the inside of the interpreter, for eval.c (control), eval_ops.c and eval_fold.c (data) only.
  *
  * An instance runs one body: the program's root, or the body of a CALL or FUNCTION with its arguments as slots. Every
  * node below the root has a cell, which keeps the node's last result and the moment it was computed. Time is counted by
@@ -25,6 +25,21 @@ typedef struct ev_store {
     int              space;
 } ev_store;
 
+typedef struct ev_fold_step { /* of a combine: an elementwise op on earlier steps */
+    uint8_t  op, dtype;
+    int      src_dt[3];
+    uint32_t src[3];
+} ev_fold_step;
+
+/* A fold's combine as a list of steps. Values 0..2n-1 are its PARAMs, then come constants and steps in order. */
+typedef struct ev_fold {
+    int           n;
+    uint32_t      nvalue, *result; /* result[k]: the value that is result k */
+    kn_scalar    *value;
+    ev_fold_step *step;  /* of each value; op 0: it stands */
+    kn_scalar    *acc;   /* result k of element i of the REDUCE: acc[k * numel + i] */
+} ev_fold;
+
 typedef struct ev_cell {
     kn_ref          id;
     uint8_t         op, dtype, kind;
@@ -46,6 +61,8 @@ typedef struct ev_cell {
     int64_t         base, *off;
     kn_value       *tuple; /* of a FUNCTION or CALL with a TUPLE body */
     int             ntuple;
+    bool            folded; /* a FUNCTION that a fold applies: it runs nothing by itself */
+    ev_fold        *fold;   /* of a REDUCE that is one */
 } ev_cell;
 
 typedef struct ev_frame {
@@ -93,6 +110,12 @@ bool kn_ev_check(ev *e, const ev_cell *c);
 bool kn_ev_room(ev *e, ev_cell *c);
 /* acc = op(acc, x) for the elements of a REDUCE's source, in ascending order. */
 bool kn_ev_reduce(ev *e, ev_cell *c, const kn_scalar *x);
+/* Folds (eval_fold.c): the accumulators set to the identities; all elements that the sources hold now taken in, in
+ * ascending order; result k as the GETTUPLE c's value; the memory given back. */
+bool kn_ev_fold_begin(ev *e, ev_cell *c);
+bool kn_ev_fold_take(ev *e, ev_cell *c);
+bool kn_ev_fold_result(ev *e, ev_cell *c, const ev_cell *reduce);
+void kn_ev_fold_free(ev *e, ev_cell *c);
 /* The value of a cell as a result of kn_eval. */
 bool kn_ev_export(ev *e, ev_cell *c, kn_value *out);
 /* Runs root as an instance of its own. */

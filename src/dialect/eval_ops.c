@@ -659,6 +659,7 @@ static bool ev_gettuple(ev *e, ev_cell *c) {
         ev_cell *s = ev_src(e, t, k);
         return c->kind == EV_PLACE ? ev_same_place(e, c, s) : ev_copy_values(e, c, s);
     }
+    if (t->op == KN_OP_REDUCE) return kn_ev_fold_result(e, c, t);
     if ((int)k >= t->ntuple) return ev_bad(e, c, KN_ERR_ARG, "the call gives no such element");
     const kn_value *v = &t->tuple[k];
     if (!kn_ev_room(e, c)) return false;
@@ -699,11 +700,12 @@ bool kn_ev_compute(ev *e, ev_cell *c) {
     case KN_OP_STACK: return ev_stack(e, c);
     case KN_OP_BITCAST: return ev_reinterpret(e, c, 0);
     case KN_OP_SLICE: return ev_slice(e, c);
-    case KN_OP_REDUCE: return ev_reduce_axes(e, c);
+    case KN_OP_REDUCE:
+        return c->dtype == KN_VOID ? kn_ev_fold_begin(e, c) && kn_ev_fold_take(e, c) : ev_reduce_axes(e, c);
     case KN_OP_LOAD: return ev_load(e, c);
     case KN_OP_STORE: case KN_OP_ATOMIC_ADD: return ev_store_op(e, c);
     case KN_OP_RANGE: return ev_iota(e, c);
-    case KN_OP_FUNCTION: case KN_OP_CALL: return ev_call(e, c);
+    case KN_OP_FUNCTION: case KN_OP_CALL: return c->folded || ev_call(e, c);
     case KN_OP_GETTUPLE: return ev_gettuple(e, c);
     case KN_OP_BIND: return ev_bind(e, c);
     case KN_OP_BUFFERIZE: return ev_copy_values(e, c, ev_src(e, c, 0));

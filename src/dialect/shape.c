@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { DT_ARG, DT_SRC0, DT_SRC1, DT_SRC2, DT_BOOL, DT_VOID, DT_INDEX, DT_U8, DT_STACK, DT_GETTUPLE };
+enum { DT_ARG, DT_SRC0, DT_SRC1, DT_SRC2, DT_BOOL, DT_VOID, DT_INDEX, DT_U8, DT_STACK, DT_REDUCE, DT_GETTUPLE };
 enum {
     SH_NIL, SH_SRC0, SH_SRC2, SH_CAST, SH_PARAM, SH_BUFFER, SH_BYTES, SH_PERMUTE, SH_SHAPE, SH_EXPAND, SH_PAD,
     SH_SHRINK, SH_INDEX, SH_STACK, SH_COLLAPSE, SH_SLICE, SH_BITCAST, SH_REDUCE, SH_GETTUPLE, SH_RANGE, SH_BUFFERIZE,
@@ -101,6 +101,11 @@ bool kg_infer_dtype(kn_graph *g, const kn_node *nd, const kn_ref *src, int wante
     case DT_SRC0: *dtype = kg_dtype(g, src[0]); break;
     case DT_SRC1: *dtype = kg_dtype(g, src[1]); break;
     case DT_SRC2: *dtype = kg_dtype(g, src[2]); break;
+    case DT_REDUCE:
+        *dtype = kg_dtype(g, src[0]);
+        if (g->words[nd->arg][KN_F_REDUCE_op] != KN_OP_FUNCTION) break;
+        *dtype = KN_VOID;
+        return true;
     case DT_BOOL: *dtype = KN_BOOL; return true;
     case DT_VOID: *dtype = KN_VOID; return true;
     case DT_INDEX: *dtype = KN_INDEX; return true;
@@ -112,9 +117,10 @@ bool kg_infer_dtype(kn_graph *g, const kn_node *nd, const kn_ref *src, int wante
         break;
     case DT_GETTUPLE: {
         kn_ref t = src[0];
+        if (kg_op(g, t) == KN_OP_REDUCE && kg_dtype(g, t) == KN_VOID) t = kg_at(g, t, 0);
         if (kg_op(g, t) != KN_OP_TUPLE) t = kg_nsrc(g, t) ? kg_at(g, t, 0) : t;
         if (kg_op(g, t) != KN_OP_TUPLE || (int64_t)nd->arg < 0 || (int64_t)nd->arg >= kg_nsrc(g, t))
-            return bad(g, KN_ERR_ARG, nd, "needs a TUPLE (or a FUNCTION of one) with that element");
+            return bad(g, KN_ERR_ARG, nd, "needs a TUPLE (or a FUNCTION or fold of one) with that element");
         *dtype = kg_dtype(g, kg_at(g, t, (uint32_t)nd->arg));
         return true;
     }
@@ -267,6 +273,26 @@ static bool shape_collapse(kn_graph *g, const kn_node *nd, const kn_ref *src, co
     return true;
 }
 
+/* A fold: the combine's results, the identities and the elements agree one by one; the elements are of one shape. */
+static bool shape_fold(kn_graph *g, const kn_node *nd, const kn_ref *src, const int64_t *axes, int naxes,
+                       int64_t *out) {
+    kn_fold_parts p;
+    if (g->words[nd->arg][KN_F_REDUCE_prefix]) return bad(g, KN_ERR_ARG, nd, "a fold has no prefix form");
+    if (!kg_fold_parts(g, src[0], &p))
+        return bad(g, KN_ERR_ARG, nd, "a fold needs FUNCTION(TUPLE, identities, elements), as many as the TUPLE has");
+    for (int k = 0; k < p.n; k++) {
+        kn_ref y = kg_at(g, p.combine, (uint32_t)k), id = p.identity[k], x = p.element[k];
+        if (kg_dtype(g, y) != kg_dtype(g, id) || kg_dtype(g, y) != kg_dtype(g, x))
+            return bad(g, KN_ERR_DTYPE, nd, "a result of the combine, its identity and its element differ in dtype");
+        if (kg_rank(g, y)) return bad(g, KN_ERR_SHAPE, nd, "the combine is of scalars");
+        if (kg_op(g, id) != KN_OP_CONST) return bad(g, KN_ERR_ARG, nd, "an identity must be a constant");
+        if (!kg_same_shape(g, x, p.element[0])) return bad_shapes(g, nd, x, p.element[0], "must be equal");
+    }
+    for (uint32_t i = 1; i < nd->nsrc; i++)
+        if (kg_op(g, src[i]) != KN_OP_RANGE) return bad(g, KN_ERR_ARG, nd, "closes only ranges");
+    return shape_collapse(g, nd, p.element, axes, naxes, out);
+}
+
 static bool shape_stack(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
     const int64_t *in = nd->nsrc ? kg_prop(g, src[0])->shape : (const int64_t[]){0};
     if (in[0] >= KN_MAX_RANK) return bad(g, KN_ERR_SHAPE, nd, "too many dimensions");
@@ -412,13 +438,20 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
         return true;
     case SH_BITCAST: return shape_bitcast(g, nd, src, out);
     case SH_REDUCE:
+        if (w[KN_F_REDUCE_op] == KN_OP_FUNCTION)
+            return shape_fold(g, nd, src, w + KN_REDUCE_WORDS, (int)w[-1] - KN_REDUCE_WORDS, out);
         if (w[0] != KN_OP_ADD && w[0] != KN_OP_MUL && w[0] != KN_OP_MAX && w[0] != KN_OP_MIN)
-            return bad(g, KN_ERR_ARG, nd, "op must be ADD, MUL, MAX or MIN");
+            return bad(g, KN_ERR_ARG, nd, "op must be ADD, MUL, MAX, MIN or FUNCTION");
         if (w[KN_F_REDUCE_prefix] && (nd->nsrc != 2 || w[-1] != KN_REDUCE_WORDS))
             return bad(g, KN_ERR_ARG, nd, "a prefix runs along one range");
         return check_ranges(g, nd, src) &&
                shape_collapse(g, nd, src, w + KN_REDUCE_WORDS, (int)w[-1] - KN_REDUCE_WORDS, out);
     case SH_GETTUPLE: {
+        if (kg_op(g, src[0]) == KN_OP_REDUCE) { /* a fold: its results are of one shape, its own */
+            in = kg_prop(g, src[0])->shape;
+            memcpy(out, in, (size_t)(in[0] + 1) * sizeof *out);
+            return true;
+        }
         kn_ref t = kg_op(g, src[0]) == KN_OP_TUPLE ? src[0] : kg_at(g, src[0], 0);
         in       = kg_prop(g, kg_at(g, t, (uint32_t)nd->arg))->shape;
         memcpy(out, in, (size_t)(in[0] + 1) * sizeof *out);

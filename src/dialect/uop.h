@@ -240,6 +240,38 @@ kn_ref kg_from_affine(kn_graph *g, const kn_affine *f);
 uint64_t kg_graph_hash(const kn_graph *g);
 bool     kg_graph_equal(const kn_graph *a, const kn_graph *b);
 
+/* ---- folds (fold.c) ------------------------------------------------------------------------------------------ */
+/* REDUCE{op=FUNCTION} of FUNCTION(combine, identity 0..n-1, element 0..n-1): starting from the identities, the combine,
+ * a TUPLE of n scalars, is applied to each element in turn: its PARAM 0..n-1 are what came out so far, n..2n-1 the
+ * element. These PARAMs are scalars of space REG, so no FUNCTION or kernel around takes them for its own. The combine
+ * must be associative and commutative, and leave an element as it is beside the identities: the compiler splits the
+ * elements among lanes and loops and combines what comes out, in any order. */
+enum { KN_MAX_FOLD = 8, KN_MAX_COMBINE = 256 /* nodes */ };
+typedef struct kn_fold_parts {
+    int           n;
+    kn_ref        combine; /* the TUPLE */
+    const kn_ref *identity, *element;
+} kn_fold_parts;
+bool kg_fold_parts(const kn_graph *g, kn_ref function, kn_fold_parts *out); /* false: it has not that form */
+static inline bool kg_is_fold(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_REDUCE && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_FUNCTION;
+}
+/* What is wrong with a combine, NULL if nothing: it is arithmetic over its 2n PARAMs and constants. */
+const char *kg_combine_flaw(const kn_graph *g, const kn_fold_parts *p);
+kn_ref kg_fold_param(kn_graph *g, int64_t slot, int dtype);
+/* The fold of n elements over axes. */
+kn_ref kg_fold(kn_graph *g, kn_ref combine, const kn_ref *identity, const kn_ref *element, int n, const int64_t *axes,
+               int naxes);
+/* The combine of a and b, n each, into out. False: the graph has the fault. */
+bool kg_fold_apply(kn_graph *g, kn_ref combine, int n, const kn_ref *a, const kn_ref *b, kn_ref *out);
+/* Element k of a TUPLE, or of what GETTUPLE takes. */
+kn_ref kg_element(kn_graph *g, kn_ref tuple, int k);
+/* Of any REDUCE: the same reduction of x over these ranges; of none x itself, as a TUPLE where it is a fold. */
+kn_ref kg_reduce_again(kn_graph *g, kn_ref reduce, kn_ref x, const kn_ref *ranges, int n);
+/* Two results of kg_reduce_again as one, and root with that in place of the REDUCE. */
+kn_ref kg_reduce_join(kn_graph *g, kn_ref reduce, kn_ref a, kn_ref b);
+kn_ref kg_reduce_replace(kn_graph *g, kn_ref root, kn_ref reduce, kn_ref by);
+
 /* ---- walks (walk.c), explicit stacks only -------------------------------------------------------------------- */
 /* The nodes reachable from the roots, ascending ids. *order from the allocator, *count of them; kn_free(..., *count *
  * sizeof(kn_ref)). False: out of memory. */

@@ -42,6 +42,7 @@ bool kn_verify_out_of_range(kn_rw *rw, kn_ref c) {
 static kn_ref storage_of(const kn_graph *g, kn_ref n) {
     for (;;) {
         int op = kg_op(g, n);
+        if (op == KN_OP_PARAM && kg_field(g, n, KN_F_PARAM_space) == KN_REG) return 0; /* of a combine */
         if (op == KN_OP_PARAM || op == KN_OP_BUFFER) return n;
         if (op == KN_OP_GETTUPLE) return n; /* of a CALL */
         bool view = (kn_is_movement(op) && kg_nsrc(g, n)) || op == KN_OP_AFTER || op == KN_OP_BIND;
@@ -69,6 +70,18 @@ bool kn_verify_shaped(kn_rw *rw, kn_ref n) {
 
 bool kn_verify_no_vector(kn_rw *rw, kn_ref n) {
     return kg_rank(rw->g, n) > 1;
+}
+
+bool kn_verify_no_fold(kn_rw *rw, kn_ref function) {
+    kn_fold_parts p;
+    return !kg_fold_parts(rw->g, function, &p);
+}
+
+const char *kn_verify_combine(kn_rw *rw, kn_ref reduce) {
+    kn_fold_parts p;
+    return kg_is_fold(rw->g, reduce) && kg_fold_parts(rw->g, kg_at(rw->g, reduce, 0), &p)
+               ? kg_combine_flaw(rw->g, &p)
+               : NULL;
 }
 
 bool kn_verify_overflows(kn_rw *rw, kn_ref n) {

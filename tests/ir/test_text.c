@@ -127,6 +127,25 @@ static void test_errors(void) {
     refuse("1 = NEG 1", "line 1, column 1: expected a statement");
     refuse("%1 NEG 1", "line 1, column 4: expected '='");
     refuse("%1 = (NEG 1)", "line 1, column 6: expected an op");
+    refuse("%1 = REDUCE {op=FUNCTION} 1", "line 1, column 6: REDUCE: a fold needs FUNCTION(TUPLE");
+    refuse("%1 = REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1) 0)", "line 1, column 6: REDUCE: a fold needs");
+    refuse("%1 = REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1) 0:i32 2)",
+           "line 1, column 6: REDUCE: a result of the combine, its identity and its element differ in dtype");
+    refuse("%1 = REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1) 0 1:i32)",
+           "line 1, column 6: REDUCE: a result of the combine, its identity and its element differ in dtype");
+    refuse("%x = PARAM {slot=0, dtype=index} []\n%1 = REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1) %x 2)",
+           "line 2, column 6: REDUCE: an identity must be a constant");
+    refuse("%x = PARAM {slot=0, dtype=index} [2]\n%1 = REDUCE {op=FUNCTION} (FUNCTION (TUPLE %x) 0 %x)",
+           "line 2, column 6: REDUCE: the combine is of scalars");
+    refuse("%x = PARAM {slot=0, dtype=index} [2]\n%1 = REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1 1) 0 0 %x 2)",
+           "line 2, column 6: REDUCE: () and (2): must be equal");
+    refuse("%1 = REDUCE {op=FUNCTION, axes=(0)} (FUNCTION (TUPLE 1) 0 2)", "line 1, column 6: REDUCE: no such axis");
+    refuse("%1 = GETTUPLE {1} (REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1) 0 2))",
+           "line 1, column 6: GETTUPLE: needs a TUPLE");
+    refuse("%x = PARAM {slot=0} [2]\n%1 = GETTUPLE {0} (REDUCE {op=ADD, axes=(0)} %x)",
+           "line 2, column 6: GETTUPLE: needs a TUPLE");
+    refuse("%1 = NEG (REDUCE {op=FUNCTION} (FUNCTION (TUPLE 1) 0 2))", "line 1, column 6: NEG: a source has no value");
+    refuse("%1 = REDUCE {op=SUB} 1", "line 1, column 6: REDUCE: op must be ADD, MUL, MAX, MIN or FUNCTION");
 }
 
 /* Deep nesting needs heap, not stack. */

@@ -77,6 +77,27 @@ static void test_linear(void) {
            "verify.call_args");
 }
 
+/* A fold of one value, with this combine. */
+#define FOLD(dtype, combine)                                                                                          \
+    OUT "%p = PARAM {slot=0, dtype=" dtype ", space=REG} []\n%q = PARAM {slot=1, dtype=" dtype ", space=REG} []\n"    \
+        "%t = TUPLE " combine "\n%f = REDUCE {op=FUNCTION, axes=(0)} (FUNCTION %t 0.0:f32 %a)\n"                      \
+        "%x = SINK (STORE %o (EXPAND (GETTUPLE {0} %f) [64]))"
+
+static void test_folds(void) {
+    expect(FOLD("f32", "(ADD %p (MUL %q 2.0:f32))"), KN_STAGE_TENSOR, NULL);
+    expect(FOLD("f32", "(ADD %p (MUL %q 2.0:f32))"), KN_STAGE_CALLIFY, NULL);
+    expect(FOLD("f32", "%q"), KN_STAGE_ANY, NULL);
+    expect(FOLD("f32", "(MAX %p (INDEX %a 0))"), KN_STAGE_TENSOR, "combine");
+    expect(FOLD("f32", "(MAX %p (PARAM {slot=1} []))"), KN_STAGE_TENSOR, "combine");
+    expect(FOLD("f32", "(MAX %p (PARAM {slot=2, space=REG} []))"), KN_STAGE_TENSOR, "no such PARAM");
+    expect(FOLD("f64", "(CAST {f32} (MAX %p %q))"), KN_STAGE_TENSOR, "plain scalar");
+    expect(FOLD("f32", "(MAX %p (PARAM {slot=1, space=REG, name=\"n\"} []))"), KN_STAGE_TENSOR, "plain scalar");
+    expect(OUT "%x = SINK (STORE %o (GETTUPLE {0} (FUNCTION (TUPLE %a) %a)))", KN_STAGE_TENSOR, NULL);
+    expect(OUT "%x = SINK (STORE %o (GETTUPLE {0} (FUNCTION (TUPLE %a) %a)))", KN_STAGE_RANGEIFY, "only_folds");
+    expect(FOLD("f32", "(MAX %p %q)"), KN_STAGE_EXPAND, "gone_function");
+    expect("%p = PARAM {slot=0, space=REG} []\n%x = SINK (STORE %p 1.0:f32)", KN_STAGE_ANY, "store_target");
+}
+
 static void test_names(void) {
     CHECK_EQ(kn_stage_by_name("rangeify"), KN_STAGE_RANGEIFY);
     CHECK_EQ(kn_stage_by_name("nothing"), -1);
@@ -87,6 +108,7 @@ int main(void) {
     RUN(test_memory);
     RUN(test_loops);
     RUN(test_linear);
+    RUN(test_folds);
     RUN(test_names);
     return check_result();
 }
