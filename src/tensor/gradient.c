@@ -62,11 +62,11 @@ kn_ref kn_remade(kn_graph *g, kn_ref id, const kn_ref *map) {
     return r;
 }
 
-/* Node id with mapped sources; a GETTUPLE of a FUNCTION or TUPLE becomes the value it stands for. */
+/* Node id with mapped sources; a GETTUPLE of a FUNCTION or TUPLE (not of a fold) becomes the value it stands for. */
 static kn_ref grad_flat_node(grad_walk *w, kn_ref id, const kn_ref *map) {
     kn_graph     *g = w->g;
     const kn_ref *src = kg_src(g, id);
-    if (kg_op(g, id) == KN_OP_GETTUPLE && kg_op(g, src[0]) != KN_OP_CALL) {
+    if (kg_op(g, id) == KN_OP_GETTUPLE && kg_op(g, src[0]) != KN_OP_CALL && kg_op(g, src[0]) != KN_OP_REDUCE) {
         kn_ref   from = src[0], tuple = kg_op(g, from) == KN_OP_FUNCTION ? kg_at(g, from, 0) : from;
         kn_ref   value = map[kg_at(g, tuple, (uint32_t)kg_node(g, id)->arg)];
         kn_ref  *nodes, *to;
@@ -76,7 +76,7 @@ static kn_ref grad_flat_node(grad_walk *w, kn_ref id, const kn_ref *map) {
         size_t bytes = (size_t)count * sizeof *nodes;
         if ((to = kn_realloc(w->alloc, NULL, 0, bytes))) {
             for (uint32_t i = 0; i < count; i++) {
-                if (kg_op(g, nodes[i]) != KN_OP_PARAM) continue;
+                if (kg_op(g, nodes[i]) != KN_OP_PARAM || kg_space(g, nodes[i]) == KN_REG) continue;
                 int64_t slot = kg_field(g, nodes[i], KN_F_PARAM_slot);
                 if (slot < 0 || slot + 1 >= (int64_t)kg_nsrc(g, from)) continue;
                 to[params] = map[kg_at(g, from, (uint32_t)slot + 1)];
@@ -132,7 +132,8 @@ static kn_ref grad_source(const grad_walk *w, kn_ref n, uint32_t i, bool *end) {
         *end = true;
         return 0;
     case KN_OP_GETTUPLE:
-        s = kg_at(g, n, 0); /* a CALL (the rest was flattened): opaque; its arguments tell whether it matters */
+        s = kg_at(g, n, 0); /* a CALL or fold (the rest was flattened): opaque; its arguments tell whether it matters */
+        if (kg_op(g, s) == KN_OP_REDUCE) s = kg_at(g, s, 0);
         *end = i >= kg_nsrc(g, s);
         return *end ? 0 : kn_is_float(kg_dtype(g, kg_at(g, s, i))) ? kg_at(g, s, i) : 0;
     default:

@@ -412,6 +412,15 @@ static void asked(void) {
     kn_ref odd = kg_index(g, w, (kn_ref[]){kg_cast(g, kg_reshape(g, whole, D(6)), KN_INDEX)}, 1);
     CHECK(odd && !kn_gradient_nodes(g, sum_all(g, odd), &w, 1, grad, NULL, &f) && f.code == KN_ERR_UNSUPPORTED);
     CHECK(strstr(f.text, "INDEX") != NULL);
+    /* A fold has no gradient: through its results one is refused, around them it goes as ever. */
+    f.code     = KN_OK;
+    kn_ref max = B(MAX, kg_fold_param(g, 0, KN_F64), kg_fold_param(g, 1, KN_F64)), least = kg_float(g, KN_F64, -9);
+    kn_ref top = kg_element(g, kg_fold(g, kg_list(g, KN_OP_TUPLE, &max, 1), &least, &w, 1, (int64_t[]){1}, 1), 0);
+    CHECK(top && !kn_gradient_nodes(g, sum_all(g, B(MUL, top, w)), &w, 1, grad, NULL, &f));
+    CHECK(f.code == KN_ERR_UNSUPPORTED && strstr(f.text, "GETTUPLE has no gradient: put kn_detach around it"));
+    f.code = KN_OK;
+    CHECK(kn_gradient_nodes(g, sum_all(g, B(MUL, U(DETACH, top), w)), &w, 1, grad, NULL, &f));
+    CHECK(kn_gradient_nodes(g, sum_all(g, B(MUL, w, w)), &top, 1, grad, NULL, &f));
     kg_free(g);
 }
 
