@@ -109,6 +109,26 @@ kn_ref kg_reduce_again(kn_graph *g, kn_ref reduce, kn_ref x, const kn_ref *range
     return r;
 }
 
+kn_ref kg_identity(kn_graph *g, int op, int dtype) {
+    kn_scalar id = kn_identity(op, dtype);
+    return kn_is_float(dtype) ? kg_float(g, dtype, id.f) : kg_make(g, KN_OP_CONST, dtype, (uint64_t)id.i, NULL, 0);
+}
+
+kn_ref kg_reduce_gated(kn_graph *g, kn_ref reduce, kn_ref x, kn_ref gate) {
+    kn_fold_parts p;
+    kn_ref        src[2 * KN_MAX_FOLD + 1];
+    if (!x || !gate) return 0;
+    if (!kg_is_fold(g, reduce)) {
+        int op = (int)kg_field(g, reduce, KN_F_REDUCE_op);
+        return kg_op3(g, KN_OP_WHERE, gate, x, kg_identity(g, op, kg_dtype(g, x)));
+    }
+    if (!kg_fold_parts(g, x, &p)) return 0;
+    memcpy(src, kg_src(g, x), kg_nsrc(g, x) * sizeof *src);
+    for (int k = 0; k < p.n; k++)
+        src[1 + p.n + k] = kg_op3(g, KN_OP_WHERE, gate, p.element[k], p.identity[k]);
+    return kg_with_src(g, x, src, 2 * (uint32_t)p.n + 1);
+}
+
 kn_ref kg_reduce_join(kn_graph *g, kn_ref reduce, kn_ref a, kn_ref b) {
     kn_fold_parts p;
     kn_ref        x[KN_MAX_FOLD], y[KN_MAX_FOLD], out[KN_MAX_FOLD];

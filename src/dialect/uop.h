@@ -244,8 +244,8 @@ bool     kg_graph_equal(const kn_graph *a, const kn_graph *b);
 /* REDUCE{op=FUNCTION} of FUNCTION(combine, identity 0..n-1, element 0..n-1): starting from the identities, the combine,
  * a TUPLE of n scalars, is applied to each element in turn: its PARAM 0..n-1 are what came out so far, n..2n-1 the
  * element. These PARAMs are scalars of space REG, so no FUNCTION or kernel around takes them for its own. The combine
- * must be associative and commutative, and leave an element as it is beside the identities: the compiler splits the
- * elements among lanes and loops and combines what comes out, in any order. */
+ * must be associative and commutative, and leave what it is given beside the identities as it is: the compiler splits
+ * the elements among lanes and loops, some of which may stay empty, and combines what comes out, in any order. */
 enum { KN_MAX_FOLD = 8, KN_MAX_COMBINE = 256 /* nodes */ };
 typedef struct kn_fold_parts {
     int           n;
@@ -268,6 +268,9 @@ bool kg_fold_apply(kn_graph *g, kn_ref combine, int n, const kn_ref *a, const kn
 kn_ref kg_element(kn_graph *g, kn_ref tuple, int k);
 /* Of any REDUCE: the same reduction of x over these ranges; of none x itself, as a TUPLE where it is a fold. */
 kn_ref kg_reduce_again(kn_graph *g, kn_ref reduce, kn_ref x, const kn_ref *ranges, int n);
+/* Of any REDUCE: x where the gate holds, else the identity, which changes nothing. */
+kn_ref kg_reduce_gated(kn_graph *g, kn_ref reduce, kn_ref x, kn_ref gate);
+kn_ref kg_identity(kn_graph *g, int op, int dtype); /* of ADD, MUL, MAX, MIN */
 /* Two results of kg_reduce_again as one, and root with that in place of the REDUCE. */
 kn_ref kg_reduce_join(kn_graph *g, kn_ref reduce, kn_ref a, kn_ref b);
 kn_ref kg_reduce_replace(kn_graph *g, kn_ref root, kn_ref reduce, kn_ref by);

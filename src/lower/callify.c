@@ -3,7 +3,7 @@
  * Takes: roots in the context's graph, each a value or an assignment (AFTER(view, STORE(view, value)), perhaps
  * reshaped). Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have
  * become PARAMs numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
- * Holds after: no BUFFER, no FUNCTION; every STORE targets a PARAM (under RESHAPE and AFTER).
+ * Holds after: no BUFFER, no FUNCTION but what folds apply; every STORE targets a PARAM (under RESHAPE and AFTER).
  *
  * Explicit stack: graphs may be deeper than the C stack. */
 #include "lower/lower.h"
@@ -83,6 +83,7 @@ static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
     kn_graph *g = c->from;
     kn_ref    buffer, param;
     int64_t   offset;
+    if (kg_op(g, n) == KN_OP_PARAM && kg_space(g, n) == KN_REG) return true; /* of a combine: copied */
     if (kg_op(g, n) == KN_OP_PARAM) {
         if (c->text) return input_param(c, n, out);
         return kn_fail(c->f, KN_ERR_ARG, "callify: a PARAM outside a FUNCTION");
@@ -115,7 +116,7 @@ static kn_ref inline_element(kl_copy *c, kn_ref get) {
     int      n = 0;
     if (!kg_reach(g, &element, 1, &order, &count)) return kn_oom(c->f), 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (kg_op(g, order[i]) != KN_OP_PARAM) continue;
+        if (kg_op(g, order[i]) != KN_OP_PARAM || kg_space(g, order[i]) == KN_REG) continue;
         int64_t slot = kg_field(g, order[i], KN_F_PARAM_slot);
         if (slot < 0 || slot + 1 >= kg_nsrc(g, fn)) {
             kn_fail(c->f, KN_ERR_ARG, "callify: the FUNCTION has no argument for PARAM %lld", (long long)slot);
@@ -176,7 +177,7 @@ static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
         }
         uint32_t k = kg_nsrc(g, n);
         if (!KN_GROW(c->p->alloc, stack, cap, top + k + 1) || !KN_GROW(c->p->alloc, src, src_cap, k)) goto oom;
-        if (kg_op(g, n) == KN_OP_GETTUPLE) {
+        if (kg_op(g, n) == KN_OP_GETTUPLE && kg_op(g, kg_at(g, n, 0)) != KN_OP_REDUCE) {
             kn_ref e = inline_element(c, n);
             if (!e || !map_room(c)) goto done;
             e = follow(c, e);

@@ -16,29 +16,47 @@ typedef struct kl_grow {
     kn_ref   *map, *order; /* order: the kernel's nodes before, ascending */
     uint32_t  count;
     int       rank; /* of every value that any expanded range reaches */
-    int64_t   next_reg;
+    int64_t   next_reg, next_id; /* a BUFFER of any space, a RANGE */
 } kl_grow;
 
 static int type_of(const kn_graph *g, kn_ref range) { return (int)kg_field(g, range, KN_F_RANGE_type); }
 
-static kn_ref combine(kl_grow *e, int op, kn_ref acc, kn_ref x) { return acc ? kg_op2(e->g, op, acc, x) : x; }
+/* A reduction on its way: of one value with an op, or of a fold's n with its combine. */
+typedef struct kl_sum {
+    kn_ref  reduce;  /* as it was */
+    kn_ref  combine; /* of a fold, else 0 */
+    int     n;
+    kn_ref  x[KN_MAX_FOLD], identity[KN_MAX_FOLD];
+    kn_ref  loop[KN_MAX_NEST], unroll[KN_MAX_NEST];
+    int64_t lane[KN_MAX_NEST], width[KN_MAX_NEST]; /* shape axes and how long they are */
+    int     nloop, nunroll, nlane;
+} kl_sum;
 
-/* x at each iteration of the UNROLL ranges, one after the other onto acc. */
-static kn_ref unrolled(kl_grow *e, int op, kn_ref acc, kn_ref x, const kn_ref *range, int n) {
+static bool combine(kl_grow *e, const kl_sum *s, kn_ref *acc, const kn_ref *x) {
+    if (s->combine) return kg_fold_apply(e->g, s->combine, s->n, acc, x, acc);
+    return (acc[0] = kg_op2(e->g, (int)kg_field(e->g, s->reduce, KN_F_REDUCE_op), acc[0], x[0])) != 0;
+}
+
+/* The values at each iteration of the UNROLL ranges, one after the other onto acc; empty: acc holds none yet. */
+static bool unrolled(kl_grow *e, const kl_sum *s, kn_ref *acc, bool empty) {
     int64_t count = 1;
-    for (int i = 0; i < n; i++) count *= kg_const_int(e->g, kg_at(e->g, range[i], 0));
+    for (int i = 0; i < s->nunroll; i++) count *= kg_const_int(e->g, kg_at(e->g, s->unroll[i], 0));
     for (int64_t at = 0; at < count; at++) {
-        kn_ref  to[KN_MAX_NEST];
+        kn_ref  to[KN_MAX_NEST], y[KN_MAX_FOLD];
         int64_t rest = at;
-        for (int i = n; i-- > 0;) {
-            int64_t b = kg_const_int(e->g, kg_at(e->g, range[i], 0));
+        for (int i = s->nunroll; i-- > 0;) {
+            int64_t b = kg_const_int(e->g, kg_at(e->g, s->unroll[i], 0));
             to[i]     = kg_idx(e->g, rest % b);
             rest /= b;
         }
-        kn_ref y = n ? kg_substitute(e->g, x, range, to, n) : x;
-        if (!y || !(acc = combine(e, op, acc, y))) return 0;
+        for (int k = 0; k < s->n; k++) {
+            y[k] = s->nunroll ? kg_substitute(e->g, s->x[k], s->unroll, to, s->nunroll) : s->x[k];
+            if (!y[k]) return false;
+        }
+        if (empty && at == 0) memcpy(acc, y, (size_t)s->n * sizeof *acc);
+        else if (!combine(e, s, acc, y)) return false;
     }
-    return acc;
+    return true;
 }
 
 /* Whether a loop runs inside x that depends on the range: its copies would need loops and accumulators of their own. */
@@ -89,82 +107,243 @@ static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
     return x;
 }
 
-static kn_ref over_lanes(kl_grow *e, int op, kn_ref x, const int64_t *axis, int n) {
-    int64_t        keep[KN_MAX_RANK];
-    int            rank, m = 0;
-    const int64_t *dims = kg_shape(e->g, x, &rank);
-    for (int i = 0; i < n; i++)
-        if (axis[i] < rank && dims[axis[i]] > 1) keep[m++] = axis[i];
-    return m ? kg_reduce(e->g, x, op, keep, m) : x;
+/* ---- accumulators -------------------------------------------------------------------------------------------- */
+
+static kn_ref in_shape(kl_grow *e, kn_ref reg, const kn_ref *deps, int n, const int64_t *shape, int rank) {
+    return kg_reshape(e->g, kg_after(e->g, reg, deps, n), shape, rank);
 }
 
-/* A sum does not repeat what does not depend on a lane: multiply by the number of lanes that were folded away. */
-static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
-    kn_graph *g  = e->g;
-    int       op = (int)kg_field(g, n, KN_F_REDUCE_op), nloop = 0, nunroll = 0, nlane = 0;
-    kn_ref    x = e->map[kg_at(g, n, 0)], loop[KN_MAX_NEST], unroll[KN_MAX_NEST], open[64];
-    int64_t   lane[KN_MAX_NEST], shape[KN_MAX_RANK];
-    for (uint32_t i = 1; i < kg_nsrc(g, n); i++) {
-        kn_ref r = kg_at(g, n, i);
-        if (nloop + nunroll + nlane == KN_MAX_NEST)
-            return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many loops"), 0;
-        if (ko_is_lane(type_of(g, r))) {
-            kn_ref  leaf = e->map[r];
-            int64_t ax   = kg_field(g, leaf, KN_F_RANGE_axis);
-            lane[nlane++] = ax;
-            int            xr;
-            const int64_t *xs = kg_shape(g, x, &xr);
-            if (xr > ax && xs[ax] > 1) continue;
-            /* x stands still along the lanes: spread it, so that the fold counts it once a lane */
-            int64_t to[KN_MAX_RANK];
-            for (int k = 0; k < e->rank; k++) to[k] = k == ax ? kg_shape(g, leaf, NULL)[ax] : k < xr ? xs[k] : 1;
-            int64_t ones[KN_MAX_RANK];
-            for (int k = 0; k < e->rank; k++) ones[k] = k < xr ? xs[k] : 1;
-            x = kg_expand(g, kg_reshape(g, x, ones, e->rank), to, e->rank);
-        } else if (type_of(g, r) == KN_AXIS_UNROLL) {
-            bool holds;
-            if (!holds_loop(e, x, r, &holds)) return 0;
-            if (!holds) {
-                unroll[nunroll++] = r;
-                continue;
-            }
-            loop[nloop++] = as_loop(e, r);
-            if (!(x = kg_substitute(g, x, &r, &loop[nloop - 1], 1))) return 0;
-        } else {
-            loop[nloop++] = r;
+/* The loops open in the values that s does not close itself: where its accumulators are set anew. */
+static int open_loops(kl_grow *e, const kl_sum *s, kn_ref *open, int cap) {
+    int n = 0;
+    for (int k = 0; k < s->n; k++) {
+        kn_ref r[64];
+        int    all = kg_ranges(e->g, s->x[k], r, KN_COUNT(r));
+        if (all > KN_COUNT(r)) return -1;
+        for (int i = 0; i < all; i++) {
+            bool known = false;
+            for (int j = 0; j < s->nloop; j++) known |= r[i] == s->loop[j];
+            for (int j = 0; j < s->nunroll; j++) known |= r[i] == s->unroll[j];
+            for (int j = 0; j < n; j++) known |= r[i] == open[j];
+            if (!known && n == cap) return -1;
+            if (!known) open[n++] = r[i];
         }
     }
-    for (int k = 0; k < nloop && x; k++) x = keep_inside(e, x, loop[k]);
-    if (!x) return 0;
-    if (!nloop) return over_lanes(e, op, unrolled(e, op, 0, x, unroll, nunroll), lane, nlane);
+    return n;
+}
 
-    int            rank, dt = kg_dtype(g, x);
-    const int64_t *dims = kg_shape(g, x, &rank);
+/* out[k]: what the loops of s give, in registers that are set, updated in an END, and read after it. All old values
+ * are read before a new one is written. */
+static bool accumulate(kl_grow *e, const kl_sum *s, kn_ref *out) {
+    kn_graph *g = e->g;
+    kn_ref    open[64], reg[KN_MAX_FOLD], init[KN_MAX_FOLD], cur[KN_MAX_FOLD], next[KN_MAX_FOLD], set[KN_MAX_FOLD];
+    kn_ref    deps[KN_MAX_NEST + KN_MAX_FOLD + 1];
+    int64_t   shape[KN_MAX_RANK];
+    int            rank, nopen = open_loops(e, s, open, KN_COUNT(open)), ndep = s->nloop + 1;
+    const int64_t *dims = kg_shape(g, s->x[0], &rank);
+    if (nopen < 0) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many loops");
     memcpy(shape, dims, (size_t)rank * sizeof *shape);
-    int64_t   size = kg_numel(g, x);
-    kn_scalar id   = kn_identity(op, dt);
-    kn_ref    zero = kn_is_float(dt) ? kg_float(g, dt, id.f) : kg_make(g, KN_OP_CONST, dt, (uint64_t)id.i, NULL, 0);
-    kn_ref    reg  = kg_buffer(g, e->next_reg++, size, dt, 0, KN_REG);
-    int       nopen = 0, all = kg_ranges(g, x, open, KN_COUNT(open));
-    if (all > KN_COUNT(open)) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many loops"), 0;
-    for (int i = 0; i < all; i++) { /* the loops around the reduction: where the accumulator is set anew */
-        bool own = false;
-        for (int k = 0; k < nloop; k++) own |= open[i] == loop[k];
-        for (int k = 0; k < nunroll; k++) own |= open[i] == unroll[k];
-        if (!own) open[nopen++] = open[i];
+    memcpy(deps + 1, s->loop, (size_t)s->nloop * sizeof *deps);
+    for (int k = 0; k < s->n; k++) {
+        reg[k] = kg_buffer(g, e->next_reg++, kg_numel(g, s->x[k]), kg_dtype(g, s->x[k]), 0, KN_REG);
+        init[k] = kg_store(g, in_shape(e, reg[k], open, nopen, shape, rank), s->identity[k], 0);
+        if (!init[k]) return false;
     }
-    kn_ref init = kg_store(g, kg_reshape(g, kg_after(g, reg, open, nopen), shape, rank), zero, 0);
-    kn_ref deps[KN_MAX_NEST + 1] = {init};
-    memcpy(deps + 1, loop, (size_t)nloop * sizeof *deps);
-    kn_ref cur  = kg_load(g, kg_reshape(g, kg_after(g, reg, deps, nloop + 1), shape, rank));
-    kn_ref next = cur ? unrolled(e, op, cur, x, unroll, nunroll) : 0;
-    kn_ref body = next ? kg_store(g, kg_reshape(g, kg_after(g, reg, deps, nloop + 1), shape, rank), next, 0) : 0;
-    for (int k = nloop; k-- > 0 && body;) body = kg_end(g, body, &loop[k], 1);
-    if (!body) return 0;
-    bool may_not_run = false; /* a loop without iterations asks for nothing in it, the initial value neither */
-    for (int k = 0; k < nloop; k++) may_not_run |= kg_op(g, kg_at(g, loop[k], 0)) != KN_OP_CONST;
-    kn_ref done = may_not_run ? kg_after(g, reg, (kn_ref[]){init, body}, 2) : kg_after(g, reg, &body, 1);
-    return over_lanes(e, op, kg_load(g, kg_reshape(g, done, shape, rank)), lane, nlane);
+    for (int k = 0; k < s->n; k++) {
+        deps[0] = init[k];
+        if (!(cur[k] = kg_load(g, in_shape(e, reg[k], deps, ndep, shape, rank)))) return false;
+        next[k] = cur[k];
+    }
+    if (!unrolled(e, s, next, false)) return false;
+    for (int k = 0; k < s->n && s->n > 1; k++) deps[ndep++] = cur[k];
+    for (int k = 0; k < s->n; k++) {
+        deps[0] = init[k];
+        set[k]  = kg_store(g, in_shape(e, reg[k], deps, ndep, shape, rank), next[k], 0);
+        if (!set[k]) return false;
+    }
+    kn_ref body = s->n > 1 ? kg_list(g, KN_OP_GROUP, set, s->n) : set[0];
+    for (int k = s->nloop; k-- > 0 && body;) body = kg_end(g, body, &s->loop[k], 1);
+    bool may_not_run = false; /* a loop without iterations asks for nothing in it, the initial values neither */
+    for (int k = 0; k < s->nloop; k++) may_not_run |= kg_op(g, kg_at(g, s->loop[k], 0)) != KN_OP_CONST;
+    for (int k = 0; k < s->n && body; k++) {
+        kn_ref done[2] = {may_not_run ? init[k] : body, body};
+        if (!(out[k] = kg_load(g, in_shape(e, reg[k], done, 1 + may_not_run, shape, rank)))) return false;
+    }
+    return body != 0;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------------------- */
+
+/* x in the shape `like`: repeated along axes on which it stands still, so that each lane counts it once. */
+static kn_ref repeat_lanes(kl_grow *e, kn_ref x, const int64_t *like) {
+    int64_t        have[KN_MAX_RANK];
+    int            rank;
+    const int64_t *dims = kg_shape(e->g, x, &rank);
+    for (int k = 0; k < e->rank; k++) have[k] = k < rank ? dims[k] : 1;
+    return kg_expand(e->g, kg_reshape(e->g, x, have, e->rank), like, e->rank);
+}
+
+/* Elements of a tile laid out row by row, those whose place on `axis` is below `most` (the others in full) and shifted
+ * along it by `from`, or at the loops of s where `loops` says which axes they walk. */
+static kn_ref tile_places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from, kl_sum *s,
+                          const bool *loops) {
+    kn_graph *g  = e->g;
+    kn_ref    at = kg_idx(g, 0);
+    int64_t   stride = 1;
+    for (int a = rank; a-- > 0; stride *= dims[a]) {
+        int64_t size = a == axis ? most : dims[a];
+        kn_ref  i    = kg_idx(g, a == axis ? from : 0);
+        if (size > 1 && loops && loops[a]) {
+            kn_ref r                 = kg_range(g, kg_idx(g, size), e->next_id++, KN_AXIS_REDUCE);
+            s->loop[s->nloop++]      = r;
+            i                        = kg_op2(g, KN_OP_ADD, i, r);
+        } else if (size > 1) {
+            i = kg_op2(g, KN_OP_ADD, i, kg_iota(g, size, e->next_id++, KN_AXIS_UPCAST, rank, a));
+        }
+        at = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, stride)));
+    }
+    return at;
+}
+
+/* The tile in LOCAL memory. */
+static kn_ref lay_down(kl_grow *e, kn_ref tile) {
+    kn_graph      *g = e->g;
+    int            rank;
+    const int64_t *dims  = kg_shape(g, tile, &rank);
+    kn_ref         local = kg_buffer(g, e->next_reg++, kg_numel(g, tile), kg_dtype(g, tile), 0, KN_LOCAL);
+    kn_ref         at    = tile_places(e, dims, rank, -1, 0, 0, NULL, NULL);
+    kn_ref         laid  = kg_store(g, kg_index(g, local, &at, 1), tile, 0);
+    return laid ? kg_after(g, local, &laid, 1) : 0;
+}
+
+static kn_ref take_up(kl_grow *e, kn_ref local, kn_ref at, const int64_t *like) {
+    kn_ref x = local ? kg_load(e->g, kg_index(e->g, local, &at, 1)) : 0;
+    return x ? repeat_lanes(e, x, like) : 0;
+}
+
+/* The lanes of a fold meet in LOCAL memory: the two halves of the tile are combined as long as there are two, and a
+ * loop takes up what is left. */
+static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, kn_ref *out) {
+    int     rank = kg_rank(e->g, out[0]);
+    bool    left[KN_MAX_RANK] = {false}, any = false;
+    int64_t dims[KN_MAX_RANK];
+    kl_sum  rest = {.reduce = s->reduce, .combine = s->combine, .n = s->n};
+    memcpy(dims, kg_shape(e->g, out[0], NULL), (size_t)rank * sizeof *dims);
+    for (int i = 0; i < n; i++) {
+        int a = (int)axis[i];
+        for (; dims[a] % 2 == 0; dims[a] /= 2) {
+            kn_ref  x[KN_MAX_FOLD], y[KN_MAX_FOLD], whole[KN_MAX_FOLD];
+            int64_t like[KN_MAX_RANK], half = dims[a] / 2;
+            memcpy(like, dims, (size_t)rank * sizeof *like);
+            like[a] = half;
+            kn_ref low = tile_places(e, dims, rank, a, half, 0, NULL, NULL),
+                   high = tile_places(e, dims, rank, a, half, half, NULL, NULL);
+            for (int k = 0; k < s->n; k++) {
+                whole[k] = lay_down(e, out[k]);
+                if (!(x[k] = take_up(e, whole[k], low, like)) || !(y[k] = take_up(e, whole[k], high, like)))
+                    return false;
+            }
+            if (!combine(e, s, x, y)) return false;
+            memcpy(out, x, (size_t)s->n * sizeof *out);
+        }
+        any |= left[a] = dims[a] > 1;
+    }
+    if (!any) return true;
+    int64_t like[KN_MAX_RANK];
+    for (int a = 0; a < rank; a++) like[a] = left[a] ? 1 : dims[a];
+    kn_ref at = tile_places(e, dims, rank, -1, 0, 0, &rest, left);
+    for (int k = 0; k < s->n; k++) {
+        rest.identity[k] = s->identity[k];
+        if (!(rest.x[k] = take_up(e, lay_down(e, out[k]), at, like))) return false;
+    }
+    return accumulate(e, &rest, out);
+}
+
+static bool meet_lanes(kl_grow *e, const kl_sum *s, kn_ref *out) {
+    int64_t        keep[KN_MAX_RANK];
+    int            rank, m = 0;
+    const int64_t *dims = kg_shape(e->g, out[0], &rank);
+    for (int i = 0; i < s->nlane; i++)
+        if (s->lane[i] < rank && dims[s->lane[i]] > 1) keep[m++] = s->lane[i];
+    if (!m) return true;
+    if (s->combine) return fold_lanes(e, s, keep, m, out);
+    return (out[0] = kg_reduce(e->g, out[0], (int)kg_field(e->g, s->reduce, KN_F_REDUCE_op), keep, m)) != 0;
+}
+
+/* ---- reductions ---------------------------------------------------------------------------------------------- */
+
+static bool take_loop(kl_grow *e, kl_sum *s, kn_ref r) {
+    if (s->nloop + s->nunroll == KN_MAX_NEST)
+        return kn_fail(kg_fault(e->g), KN_ERR_UNSUPPORTED, "expand: too many loops");
+    if (type_of(e->g, r) != KN_AXIS_UNROLL) {
+        s->loop[s->nloop++] = r;
+        return true;
+    }
+    bool holds = false, one;
+    for (int k = 0; k < s->n; k++) {
+        if (!holds_loop(e, s->x[k], r, &one)) return false;
+        holds |= one;
+    }
+    if (!holds) {
+        s->unroll[s->nunroll++] = r;
+        return true;
+    }
+    kn_ref loop = s->loop[s->nloop++] = as_loop(e, r);
+    for (int k = 0; k < s->n; k++)
+        if (!(s->x[k] = kg_substitute(e->g, s->x[k], &r, &loop, 1))) return false;
+    return true;
+}
+
+/* All values in the one shape in which they meet: a value that stands still along the lanes counts once a lane. */
+static bool one_shape(kl_grow *e, kl_sum *s) {
+    int64_t like[KN_MAX_RANK];
+    bool    any = s->nlane > 0;
+    for (int a = 0; a < e->rank; a++) like[a] = 1;
+    for (int k = 0; k < s->n; k++) {
+        int            rank;
+        const int64_t *dims = kg_shape(e->g, s->x[k], &rank);
+        for (int a = 0; a < rank; a++) like[a] = KN_MAX(like[a], dims[a]);
+        any |= s->n > 1 && rank;
+    }
+    for (int i = 0; i < s->nlane; i++) {
+        int64_t ax = s->lane[i];
+        like[ax]   = KN_MAX(like[ax], s->width[i]);
+    }
+    for (int k = 0; k < s->n && any; k++)
+        if (!(s->x[k] = repeat_lanes(e, s->x[k], like))) return false;
+    return true;
+}
+
+/* Gives the value, or of a fold a TUPLE of its results. */
+static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
+    kn_graph     *g = e->g;
+    kn_fold_parts p;
+    kn_ref        x = e->map[kg_at(g, n, 0)], out[KN_MAX_FOLD];
+    kl_sum        s = {.reduce = n, .n = 1, .x = {x}};
+    if (kg_is_fold(g, n)) {
+        if (!kg_fold_parts(g, x, &p)) return 0;
+        s.combine = p.combine;
+        s.n       = p.n;
+        memcpy(s.x, p.element, (size_t)p.n * sizeof *s.x);
+        memcpy(s.identity, p.identity, (size_t)p.n * sizeof *s.x);
+    } else {
+        s.identity[0] = kg_identity(g, (int)kg_field(g, n, KN_F_REDUCE_op), kg_dtype(g, n));
+    }
+    for (uint32_t i = 1; i < kg_nsrc(g, n); i++) {
+        kn_ref r = kg_at(g, n, i);
+        if (!ko_is_lane(type_of(g, r))) {
+            if (!take_loop(e, &s, r)) return 0;
+            continue;
+        }
+        if (s.nlane == KN_MAX_NEST) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many lanes"), 0;
+        s.lane[s.nlane]    = kg_field(g, e->map[r], KN_F_RANGE_axis);
+        s.width[s.nlane++] = kg_const_int(g, kg_at(g, r, 0));
+    }
+    if (!one_shape(e, &s)) return 0;
+    for (int i = 0; i < s.n * s.nloop; i++)
+        if (!(s.x[i / s.nloop] = keep_inside(e, s.x[i / s.nloop], s.loop[i % s.nloop]))) return 0;
+    if (!(s.nloop ? accumulate(e, &s, out) : unrolled(e, &s, out, true)) || !meet_lanes(e, &s, out)) return 0;
+    return s.combine ? kg_list(g, KN_OP_TUPLE, out, s.n) : out[0];
 }
 
 /* The loops around the one that the prefix runs along: where its accumulator is set anew. */
@@ -195,9 +374,7 @@ static kn_ref expand_prefix(kl_grow *e, kn_ref n) {
     int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, x), rank;
     int64_t   shape[KN_MAX_RANK];
     memcpy(shape, kg_shape(g, x, &rank), sizeof shape[0] * (size_t)kg_rank(g, x));
-    kn_scalar id   = kn_identity(op, dt);
-    kn_ref    zero = kn_is_float(dt) ? kg_float(g, dt, id.f) : kg_make(g, KN_OP_CONST, dt, (uint64_t)id.i, NULL, 0);
-    kn_ref    reg  = kg_buffer(g, e->next_reg++, kg_numel(g, x), dt, 0, KN_REG);
+    kn_ref    zero = kg_identity(g, op, dt), reg = kg_buffer(g, e->next_reg++, kg_numel(g, x), dt, 0, KN_REG);
     int       around = loops_around(e, range, open, KN_COUNT(open));
     kn_ref    init = kg_store(g, kg_reshape(g, kg_after(g, reg, open, around), shape, rank), zero, 0);
     kn_ref    deps[2] = {init, e->map[range]}, at = kg_reshape(g, kg_after(g, reg, deps, 2), shape, rank);
@@ -225,6 +402,7 @@ static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
     case KN_OP_REDUCE:
         if (kg_is_prefix(g, n)) return expand_prefix(e, n);
         return kg_nsrc(g, n) > 1 ? expand_reduce(e, n) : kg_with_src(g, n, src, k);
+    case KN_OP_GETTUPLE: return kg_element(g, src[0], (int)kg_node(g, n)->arg);
     case KN_OP_END: return expand_end(e, n);
     default: return kg_with_src(g, n, src, k);
     }
@@ -243,6 +421,8 @@ bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
     for (uint32_t i = 0; i < n; i++) {
         if (kg_op(k->g, order[i]) == KN_OP_BUFFER)
             e.next_reg = KN_MAX(e.next_reg, kg_field(k->g, order[i], KN_F_BUFFER_slot) + 1);
+        if (kg_op(k->g, order[i]) == KN_OP_RANGE)
+            e.next_id = KN_MAX(e.next_id, kg_field(k->g, order[i], KN_F_RANGE_id) + 1);
         if (kg_op(k->g, order[i]) != KN_OP_RANGE || !ko_is_lane(type_of(k->g, order[i]))) continue;
         e.rank = KN_MAX(e.rank, (int)kg_field(k->g, order[i], KN_F_RANGE_axis) + 1);
     }

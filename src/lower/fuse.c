@@ -75,12 +75,23 @@ static bool is_gather(const kl_fuse *z, kn_ref n) {
     return false;
 }
 
+/* A result of a fold; its REDUCE has no value of its own. */
+static bool is_result(const kn_graph *g, kn_ref n) { return kg_op(g, n) == KN_OP_GETTUPLE; }
+
 /* A product with reuse: worth a kernel of its own rather than a loop inside another reduction. */
 static bool is_product(const kn_graph *g, kn_ref n) {
     if (kg_op(g, n) != KN_OP_REDUCE || kg_field(g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
     kn_ref x = kg_at(g, n, 0);
     while (kg_op(g, x) == KN_OP_CAST) x = kg_at(g, x, 0);
     return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
+}
+
+/* The operations of a node itself; a fold runs its combine for each element. */
+static double own_ps(const kl_fuse *z, kn_ref n) {
+    kn_fold_parts p;
+    if (kg_is_fold(z->g, n) && kg_fold_parts(z->g, kg_at(z->g, n, 0), &p))
+        return (double)kg_numel(z->g, p.element[0]) * z->info[p.combine].work;
+    return op_ps(z, n) * (double)kg_numel(z->g, kg_op(z->g, n) == KN_OP_REDUCE ? kg_at(z->g, n, 0) : n);
 }
 
 /* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back:
@@ -106,7 +117,8 @@ static void measure(kl_fuse *z) {
         double   size = (double)kg_numel(z->g, n);
         if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST) continue;
         if (op == KN_OP_PARAM || op == KN_OP_LOAD) {
-            info->work = read_back(z, n);
+            bool scalar = op == KN_OP_PARAM && kg_space(z->g, n) == KN_REG; /* of a combine */
+            info->work  = scalar ? 0 : read_back(z, n);
             if (op == KN_OP_PARAM) z->moved += info->work;
             continue;
         }
@@ -114,7 +126,7 @@ static void measure(kl_fuse *z) {
             op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_PAD || op == KN_OP_SHRINK || op == KN_OP_AFTER
                 ? 1
                 : (int64_t)kg_nsrc(z->g, n);
-        double own = op_ps(z, n) * (op == KN_OP_REDUCE ? (double)kg_numel(z->g, kg_at(z->g, n, 0)) : size), alu = own;
+        double own = own_ps(z, n), alu = own;
         z->arithmetic += own;
         for (int64_t k = 0; k < n_src; k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
@@ -237,6 +249,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     if (c->settled) return;
     c->place = KL_INLINE;
     if (is_leaf(op) || is_view(op)) c->settled = "a view";
+    else if (kg_dtype(z->g, n) == KN_VOID) c->settled = "no value";
     else if (is_mask(z, n) || info->index) c->settled = "index arithmetic";
     else if (!kg_numel(z->g, n)) c->settled = "no elements";
     bool    axes[KN_MAX_RANK];
@@ -266,7 +279,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     c->cost[KL_INLINE] = inlined;
     c->cost[KL_ROOT]   = stored_ps(z, n, groups);
     c->again           = again > 0 ? again * info->alu : 0;
-    if (op == KN_OP_REDUCE && again > 1e-6 && !is_gather(z, n))
+    if ((op == KN_OP_REDUCE || is_result(z->g, n)) && again > 1e-6 && !is_gather(z, n))
         c->illegal[KL_INLINE] = "a reduction is not done twice";
     else if (again > 1e-6 && too_much_again(z, c->again))
         c->illegal[KL_INLINE] = "too much would be computed again";
@@ -309,6 +322,19 @@ static int joinable(const kl_fuse *z, kn_ref n) {
     return best;
 }
 
+/* Does some group compute the fold that n is a result of, and may it store n too? One loop then gives all results. */
+static bool join_fold(kl_fuse *z, kn_ref n, int *own) {
+    if (!is_result(z->g, n)) return true;
+    for (int u = z->info[kg_at(z->g, n, 0)].use; u >= 0; u = z->use[u].next) {
+        int  grp = z->use[u].group;
+        bool ok  = walks_prefix(z, &z->use[u]) && !full(z, grp);
+        for (int v = z->info[n].use; v >= 0 && ok; v = z->use[v].next)
+            ok = z->use[v].group != grp && !kl_group_before(z, z->use[v].group, grp);
+        if (ok) return kl_add_use(z, n, grp, z->use[u].idx, 0, own);
+    }
+    return true;
+}
+
 /* Scalars that no loop needs apart share a kernel. */
 static bool join_scalars(kl_fuse *z, kn_ref n, int *own) {
     if (kg_numel(z->g, n) != 1) return true;
@@ -327,6 +353,7 @@ static bool join_scalars(kl_fuse *z, kn_ref n, int *own) {
 static bool make_root(kl_fuse *z, kn_ref n) {
     kl_info *info = &z->info[n];
     int      own  = joinable(z, n);
+    if (own < 0 && !join_fold(z, n, &own)) return false;
     if (own < 0 && !join_scalars(z, n, &own)) return false;
     if (own < 0) {
         int            group, rank;

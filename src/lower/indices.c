@@ -136,16 +136,23 @@ static kn_ref at_least(kl_fuse *z, kn_ref x, int64_t lo) { /* lo <= x, as lo - 1
     return kg_op2(z->r, KN_OP_CMPLT, kg_idx(z->r, lo - 1), x);
 }
 
-static bool one_source(kl_fuse *z, int use, kn_ref src, const kn_ref *idx, kn_ref gate) {
-    int *s = kn_arena_get(&z->arena, sizeof *s), u;
+/* Sources of one shape, asked for at the same indices. */
+static bool same_sources(kl_fuse *z, int use, const kn_ref *src, int n, const kn_ref *idx, kn_ref gate) {
+    int *s = kn_arena_get(&z->arena, (size_t)n * sizeof *s);
     if (!s) return kn_oom(z->f);
-    if (!kl_add_use(z, src, z->use[use].group, idx, gate, &u)) return false;
-    *s              = u;
+    for (int k = 0; k < n; k++)
+        if (!kl_add_use(z, src[k], z->use[use].group, idx, gate, &s[k])) return false;
     z->use[use].src = s;
     return true;
 }
 
-static bool spread_reduce(kl_fuse *z, int use, kn_ref src, const int64_t *w, int naxes, kn_ref *idx) {
+static bool one_source(kl_fuse *z, int use, kn_ref src, const kn_ref *idx, kn_ref gate) {
+    return same_sources(z, use, &src, 1, idx, gate);
+}
+
+/* The sources of a REDUCE: one, or the elements of a fold. */
+static bool spread_reduce(kl_fuse *z, int use, const kn_ref *srcs, int nsrc, const int64_t *w, int naxes, kn_ref *idx) {
+    kn_ref         src = srcs[0];
     const kl_use   u = z->use[use];
     int            rank, around[128];
     const int64_t *dims = kg_shape(z->g, src, &rank);
@@ -165,7 +172,7 @@ static bool spread_reduce(kl_fuse *z, int use, kn_ref src, const int64_t *w, int
     }
     z->use[use].range  = r;
     z->use[use].nrange = nr;
-    return one_source(z, use, src, idx, u.gate);
+    return same_sources(z, use, srcs, nsrc, idx, u.gate);
 }
 
 static bool spread_pad(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
@@ -265,14 +272,17 @@ bool kl_spread(kl_fuse *z, int use) {
     int          op  = kg_op(z->g, n), rank = kg_rank(z->g, n);
     if (u.load) return true;
     switch (op) {
-    case KN_OP_CONST: case KN_OP_PARAM: case KN_OP_RANGE: return true;
+    case KN_OP_PARAM:
+        if (kg_space(z->g, n) != KN_REG) return true;
+        return kn_fail(z->f, KN_ERR_ARG, "rangeify: a PARAM of space REG outside a fold's combine");
+    case KN_OP_CONST: case KN_OP_RANGE: return true;
     case KN_OP_RESHAPE: {
         int            sr;
         const int64_t *sd = kg_shape(z->g, src, &sr), *nd = kg_shape(z->g, n, NULL);
         reshape_indices(z, sd, sr, nd, rank, u.idx, idx);
         return one_source(z, use, src, idx, u.gate);
     }
-    case KN_OP_EXPAND: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_LOAD:
+    case KN_OP_EXPAND: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_LOAD: case KN_OP_GETTUPLE:
         return one_source(z, use, src, u.idx, u.gate);
     case KN_OP_PERMUTE: {
         const int64_t *pi = kg_words(z->g, n, NULL);
@@ -308,9 +318,14 @@ bool kl_spread(kl_fuse *z, int use) {
     case KN_OP_REDUCE: {
         int            count;
         const int64_t *w = kg_words(z->g, n, &count);
+        kn_fold_parts  p;
+        bool           fold = kg_is_fold(z->g, n) && kg_fold_parts(z->g, src, &p);
         if (kg_nsrc(z->g, n) > 1) break;
-        if (kg_numel(z->g, src) == 0) return true; /* the identity */
-        return spread_reduce(z, use, src, w + KN_REDUCE_WORDS, count - KN_REDUCE_WORDS, idx);
+        const char *flaw = fold ? kg_combine_flaw(z->g, &p) : NULL;
+        if (flaw) return kn_fail(z->f, KN_ERR_ARG, "rangeify: REDUCE: %s", flaw);
+        if (kg_numel(z->g, fold ? p.element[0] : src) == 0) return true; /* the identity */
+        return spread_reduce(z, use, fold ? p.element : &src, fold ? p.n : 1, w + KN_REDUCE_WORDS,
+                             count - KN_REDUCE_WORDS, idx);
     }
     case KN_OP_BITCAST: return spread_bitcast(z, use, n, src, idx);
     default:

@@ -85,6 +85,22 @@ static kn_ref read_stage(kl_fuse *z, kl_storage *st, const kl_use *u) {
     return kg_load(z->r, kg_index(z->r, kg_after(z->r, st->buffer, &st->filled, 1), &at, 1));
 }
 
+/* A TUPLE, or a REDUCE that GETTUPLE takes. */
+static kn_ref build_fold(kl_fuse *z, const kl_use *u, kn_ref n) {
+    kn_graph     *r = z->r;
+    kn_fold_parts p;
+    kn_ref        id[KN_MAX_FOLD], x[KN_MAX_FOLD];
+    if (!kg_fold_parts(z->g, kg_at(z->g, n, 0), &p)) return 0;
+    for (int k = 0; k < p.n; k++) {
+        id[k] = kg_import(r, z->g, p.identity[k], NULL, 0);
+        x[k]  = u->src ? z->use[u->src[k]].value : id[k];
+        if (!id[k] || !x[k]) return 0;
+    }
+    if (!u->nrange) return kg_list(r, KN_OP_TUPLE, x, p.n);
+    kn_ref one = kg_fold(r, kg_copy(r, z->g, p.combine), id, x, p.n, NULL, 0);
+    return one ? kg_reduce_again(r, one, kg_at(r, one, 0), u->range, u->nrange) : 0;
+}
+
 static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     kn_ref n = u->node, v[4];
     int    op = kg_op(z->g, n), dt = kg_dtype(z->g, n);
@@ -110,7 +126,9 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
         }
         return x;
     }
+    case KN_OP_GETTUPLE: return kg_element(z->r, z->use[u->src[0]].value, (int)kg_node(z->g, n)->arg);
     case KN_OP_REDUCE: {
+        if (kg_is_fold(z->g, n)) return build_fold(z, u, n);
         int rop = (int)kg_field(z->g, n, KN_F_REDUCE_op);
         if (!u->src) return const_of(z, dt, kn_identity(rop, dt));
         v[0] = z->use[u->src[0]].value;
@@ -241,7 +259,7 @@ typedef struct kl_cut { /* copying kernels out of the ranged graph, with a map t
 
 static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_ref *src, uint32_t nsrc) {
     kl_program *p = z->p;
-    if (kg_op(z->r, n) == KN_OP_PARAM) {
+    if (kg_op(z->r, n) == KN_OP_PARAM && kg_space(z->r, n) != KN_REG) {
         int64_t slot = kg_field(z->r, n, KN_F_PARAM_slot), size = kg_numel(z->r, n);
         if (!KN_GROW(p->alloc, k->arg, k->arg_cap, k->nargs + 1)) return kn_oom(z->f), 0;
         bool temp         = slot >= (int64_t)p->nparam;

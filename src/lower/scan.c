@@ -108,6 +108,7 @@ kn_ref kl_scan(kn_rw *rw, kn_ref n) {
         kn_ref reduce = order[at], now;
         bool   done   = false;
         if (kg_op(g, reduce) != KN_OP_REDUCE || kg_is_prefix(g, reduce) || kg_nsrc(g, reduce) > KN_MAX_RANK) continue;
+        if (kg_is_fold(g, reduce)) continue; /* it has no prefix form */
         if (!kg_ranges_within(g, reduce, body)) continue; /* in a loop of its own inside */
         for (uint32_t s = 1; s < kg_nsrc(g, reduce) && !done; s++)
             for (uint32_t k = 1; k < kg_nsrc(g, n) && !done; k++) {

@@ -94,7 +94,7 @@ static kn_ref carry_end(ko_state *s, const ko_variant *v, kn_ref body, kn_ref re
     if (!carried_parts(s, reduce, &each, &rest, &c, &place)) return 0;
     inner_loops(s, v, place, &in);
     kn_ref at = kg_at(g, body, 0), memory = kg_at(g, at, 0), where = kg_at(g, at, 1), value = kg_at(g, body, 1);
-    kn_ref gate = kg_nsrc(g, body) == 3 && space == KN_CARRY_OUT ? kg_at(g, body, 2) : 0, zero = ko_identity(g, op, dt);
+    kn_ref gate = kg_nsrc(g, body) == 3 && space == KN_CARRY_OUT ? kg_at(g, body, 2) : 0, zero = kg_identity(g, op, dt);
     if (space == KN_CARRY_LOCAL) {
         int64_t size = 1;
         where        = kg_idx(g, 0);
@@ -168,7 +168,7 @@ static kn_ref apply_variant(ko_state *s, kn_ref closer, const int *origins, int 
     if (op < 0 && (reduce = carried_in(s, &v, b, &space))) return carry_end(s, &v, b, reduce, space);
     for (int l = 0; l < v.nloop; l++) loop[l] = v.loop[l].range;
     if (op < 0) return kg_end(g, b, loop, v.nloop);
-    return v.nloop ? kg_reduce_ranges(g, b, op, loop, v.nloop) : b;
+    return kg_reduce_again(g, closer, b, loop, v.nloop);
 }
 
 static kn_ref apply_closer(ko_state *s, kn_ref closer, const int *origins, int n) {
@@ -193,7 +193,7 @@ static kn_ref apply_closer(ko_state *s, kn_ref closer, const int *origins, int n
     }
     if (op < 0) return np == 1 ? parts[0] : kg_list(g, KN_OP_GROUP, parts, np);
     kn_ref r = parts[0];
-    for (int i = 1; i < np; i++) r = kg_op2(g, op, r, parts[i]);
+    for (int i = 1; i < np; i++) r = kg_reduce_join(g, closer, r, parts[i]);
     return r;
 }
 
@@ -266,7 +266,8 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
     while (sink && (old = next_closer(&s, sink, origins, &n))) {
         kg_made_of(g, g, old);
         kn_ref now = apply_closer(&s, old, origins, n);
-        sink       = now ? kg_substitute(g, sink, &old, &now, 1) : 0;
+        bool   sum = kg_op(g, old) == KN_OP_REDUCE;
+        sink       = sum ? kg_reduce_replace(g, sink, old, now) : now ? kg_substitute(g, sink, &old, &now, 1) : 0;
     }
     for (int i = 0; i < nest->nmemory && sink && !f->code; i++) sink = ko_apply_memory(&s, sink, &nest->memory[i]);
     kn_free(kg_alloc(g), s.place, s.place_cap * sizeof *s.place);

@@ -43,8 +43,6 @@ unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin);
 bool     ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, ko_variant *v);
 /* body in the variant: ranges replaced, what does not exist left out (op: of the REDUCE, or -1 for an END). */
 kn_ref   ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op);
-/* The identity of a reduction's op. */
-kn_ref   ko_identity(kn_graph *g, int op, int dtype);
 
 /* stage.c: panels, prefetches, streams. */
 kn_ref ko_apply_memory(ko_state *s, kn_ref sink, const kn_opt *o);

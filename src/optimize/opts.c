@@ -36,7 +36,8 @@ static void see_carry(kn_graph *g, kn_nest *nest, const kn_ref *order, uint32_t 
         kn_origin *or = &nest->origin[o];
         if (!or->reduce) continue;
         kn_ref st = end ? kg_at(g, end, 0) : 0;
-        if (ends != 1 || kg_op(g, st) != KN_OP_STORE || kg_nsrc(g, st) != 2)
+        if (kg_is_fold(g, or->closer)) or->no_carry = "a fold keeps its values in registers";
+        else if (ends != 1 || kg_op(g, st) != KN_OP_STORE || kg_nsrc(g, st) != 2)
             or->no_carry = "the kernel does more than one plain store in one nest of loops";
         else if (!kg_ranges_within(g, or->closer, st))
             or->no_carry = "its sum stands in another reduction";

@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-kn_ref ko_identity(kn_graph *g, int op, int dtype) {
-    kn_scalar id = kn_identity(op, dtype);
-    return kn_is_float(dtype) ? kg_float(g, dtype, id.f) : kg_make(g, KN_OP_CONST, dtype, (uint64_t)id.i, NULL, 0);
-}
-
 kn_ref ko_new_range(ko_state *s, kn_ref bound, int type, int slot, int place) {
     int64_t w[KN_RANGE_WORDS] = {s->next_id, type, 0, ko_is_lane(type) ? slot : 0};
     size_t  at                = (size_t)(s->next_id++ - s->first_id);
@@ -281,7 +276,7 @@ static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn
             y            = kg_substitute(g, x, v->from, to, v->nsub);
             y            = y ? gate_accesses(s, v, &origin, 1, &gate, y) : 0;
             y            = y ? kg_reduce_ranges(g, y, op, &t, 1) : 0;
-            y            = y ? kg_op3(g, KN_OP_WHERE, gate, y, ko_identity(g, op, dt)) : 0;
+            y            = y ? kg_op3(g, KN_OP_WHERE, gate, y, kg_identity(g, op, dt)) : 0;
             term         = y ? kg_prefix(g, y, op, r) : 0;
             at           = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, r, step));
         }
@@ -427,5 +422,5 @@ kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko
     for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
     if (!x || !gate) return x;
     x = gate_accesses(s, v, origins, n, v->gate, x);
-    return x && op >= 0 ? kg_op3(g, KN_OP_WHERE, gate, x, ko_identity(g, op, kg_dtype(g, x))) : x;
+    return x && op >= 0 ? kg_reduce_gated(g, closer, x, gate) : x;
 }

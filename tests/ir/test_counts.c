@@ -58,6 +58,36 @@ static const char padded[] = "%%x = PARAM {slot=0} [%2$d]\n"
 static const char counting[] = "%%v = RANGE {id=0, type=LOOP, rank=1, axis=0} %1$d\n"
                                "%%1 = MUL (CAST {f32} %%v) (EXPAND (RESHAPE 2.0:f32 [1]) [%1$d])\n%2$.0d";
 
+/* The largest element of a row and its place, used in two ways. */
+static const char arg_fold[] = "%%x = PARAM {slot=0} [%1$d, %2$d]\n"
+                               "%%i = CAST {i32} (RANGE {id=0, type=LOOP, rank=2, axis=1} %2$d)\n"
+                               "%%a = PARAM {slot=0, space=REG} []\n"
+                               "%%ai = PARAM {slot=1, dtype=i32, space=REG} []\n"
+                               "%%b = PARAM {slot=2, space=REG} []\n"
+                               "%%bi = PARAM {slot=3, dtype=i32, space=REG} []\n"
+                               "%%t = OR (CMPLT %%a %%b) (AND (CMPEQ %%a %%b) (CMPLT %%bi %%ai))\n"
+                               "%%c = TUPLE (WHERE %%t %%b %%a) (WHERE %%t %%bi %%ai)\n"
+                               "%%e = EXPAND %%i [%1$d, %2$d]\n"
+                               "%%f = REDUCE {op=FUNCTION, axes=(1)} (FUNCTION %%c -inf:f32 9:i32 %%x %%e)\n";
+static const char arg_both[]  = "%%1 = TUPLE (GETTUPLE {0} %%f) (GETTUPLE {1} %%f)\n";
+static const char arg_sides[] = "%%z = RESHAPE (CAST {f32} (GETTUPLE {1} %%f)) [%1$d, 1]\n"
+                                "%%1 = TUPLE (ADD (GETTUPLE {0} %%f) %%z) (GETTUPLE {1} %%f)\n";
+
+static double arg_steps(const char *results, int rows, int columns) {
+    char text[1500];
+    snprintf(text, sizeof text, "%s%s", arg_fold, results);
+    return steps_of(text, rows, columns);
+}
+
+/* A visit is the element's number, its address, the load, its place as i32 and the combine: five nodes, or six. */
+static void test_folds(void) {
+    double base = arg_steps(arg_both, 40, 1000), none = arg_steps(arg_both, 40, 500);
+    CHECK((base - none) / (40 * 500) < 6.5);
+    CHECK_NEAR(arg_steps(arg_both, 40, 10000) / base, 10, 0.3);
+    CHECK_NEAR(arg_steps(arg_both, 400, 1000) / base, 10, 0.3);
+    CHECK_NEAR(arg_steps(arg_sides, 40, 1000) / base, 1, 0.02); /* used in two ways, yet one loop */
+}
+
 static void test_gather(void) {
     double small = steps_of(gather, 100, 20);
     CHECK_NEAR(steps_of(gather, 1000, 20) / small, 1, 0.01);
@@ -132,6 +162,7 @@ static void test_stage_counts(void) {
 }
 
 int main(void) {
+    RUN(test_folds);
     RUN(test_gather);
     RUN(test_scatter);
     RUN(test_padding);
