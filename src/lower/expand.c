@@ -443,5 +443,5 @@ done:
     kn_free(p->alloc, e.map, size * sizeof *e.map);
     kn_free(p->alloc, src, cap * sizeof *src);
     kn_free(p->alloc, order, n * sizeof *order);
-    return ok && kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, f);
+    return ok && kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_lanes, f);
 }

@@ -61,3 +61,7 @@ kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n) {
     if (r.f == 0 || r.f * c != 1) return 0;
     return kg_op2(g, KN_OP_MUL, kg_at(g, n, 0), kg_float(g, dt, r.f));
 }
+
+bool kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b) {
+    return (kg_numel(rw->g, a) == 1) != (kg_numel(rw->g, b) == 1);
+}
