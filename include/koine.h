@@ -370,6 +370,8 @@ KN_API kn_tensor *kn_one_hot(kn_tensor *idx, int64_t classes, kn_dtype dtype); /
 KN_API kn_tensor *kn_scatter_add(kn_tensor *x, int axis, kn_tensor *idx, kn_tensor *values);
 /* Position (i32) of the largest element along an axis, which is dropped: the first of equals, or the first NaN. */
 KN_API kn_tensor *kn_argmax(kn_tensor *x, int axis);
+/* Position (i32) of the least element, likewise. Both read x once. */
+KN_API kn_tensor *kn_argmin(kn_tensor *x, int axis);
 /* Sums up to and with each element along an axis; dtypes as kn_sum. */
 KN_API kn_tensor *kn_cumsum(kn_tensor *x, int axis);
 /* While `training`: each element 0 with probability p, else x / (1 - p) (Srivastava et al., 2014); x otherwise. Floats;
@@ -700,6 +702,7 @@ static inline kn_tensor *kn_map(kn_context *kn, const char *path, kn_dtype dtype
 #define kn_one_hot(...) KN_HERE_(kn_one_hot(__VA_ARGS__))
 #define kn_scatter_add(...) KN_HERE_(kn_scatter_add(__VA_ARGS__))
 #define kn_argmax(...) KN_HERE_(kn_argmax(__VA_ARGS__))
+#define kn_argmin(...) KN_HERE_(kn_argmin(__VA_ARGS__))
 #define kn_cumsum(...) KN_HERE_(kn_cumsum(__VA_ARGS__))
 #define kn_dropout(...) KN_HERE_(kn_dropout(__VA_ARGS__))
 #define kn_assign(...) KN_HERE_(kn_assign(__VA_ARGS__))

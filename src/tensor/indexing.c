@@ -6,24 +6,49 @@
 
 #include <string.h>
 
-/* The least position that holds the largest element: of all that equal it, or are NaN. */
-kn_tensor *kn_argmax(kn_tensor *x, int axis) {
+/* (value, position) of a and of b, as a fold's combine: b's where it is further on in the order, or as far and at an
+ * earlier place. NaN is furthest of all. */
+static kn_ref arg_combine(kn_graph *g, int dt, bool largest) {
+    kn_ref a = kg_fold_param(g, 0, dt), ai = kg_fold_param(g, 1, KN_I32), b = kg_fold_param(g, 2, dt),
+           bi = kg_fold_param(g, 3, KN_I32), further, as_far;
+    if (!kn_is_float(dt)) {
+        further = largest ? kg_op2(g, KN_OP_CMPLT, a, b) : kg_op2(g, KN_OP_CMPLT, b, a);
+        as_far  = kg_op2(g, KN_OP_CMPEQ, a, b);
+    } else { /* a comparison with NaN is false */
+        kn_ref behind = kg_op2(g, largest ? KN_OP_CMPGE : KN_OP_CMPLE, a, b);
+        further = kg_op2(g, KN_OP_AND, kg_op2(g, KN_OP_CMPEQ, a, a), kg_op1(g, KN_OP_NOT, behind));
+        as_far  = kg_op2(g, KN_OP_OR, kg_op2(g, largest ? KN_OP_CMPLE : KN_OP_CMPGE, a, b),
+                         kg_op2(g, KN_OP_CMPNE, b, b));
+    }
+    kn_ref take = kg_op2(g, KN_OP_OR, further, kg_op2(g, KN_OP_AND, as_far, kg_op2(g, KN_OP_CMPLT, bi, ai)));
+    return kg_list(g, KN_OP_TUPLE,
+                   (kn_ref[]){kg_op3(g, KN_OP_WHERE, take, b, a), kg_op3(g, KN_OP_WHERE, take, bi, ai)}, 2);
+}
+
+static kn_tensor *arg_extremum(const char *name, kn_tensor *x, int axis, bool largest) {
     kt_call c;
     kn_ref  n;
     char    a[KT_SHAPE_TEXT];
-    if (!kt_begin(&c, "kn_argmax", &x, 1, &n) || (axis = kt_axis(&c, n, axis)) < 0) return kt_poison(&c);
+    if (!kt_begin(&c, name, &x, 1, &n) || (axis = kt_axis(&c, n, axis)) < 0) return kt_poison(&c);
     int            rank;
     const int64_t *s    = kg_shape(c.g, n, &rank);
     int64_t        size = s[axis];
     if (!size || size > INT32_MAX)
-        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_argmax: axis %d of %s: 1 to 2147483647 elements", axis,
+        return kt_fail(c.kn, KN_ERR_SHAPE, "%s: axis %d of %s: 1 to 2147483647 elements", name, axis,
                        kt_shape_text(c.g, n, a));
-    kn_ref hit = kg_op2(c.g, KN_OP_CMPEQ, n, kt_reduce(&c, KN_OP_MAX, n, axis));
-    if (kn_is_float(kg_dtype(c.g, n))) hit = kg_op2(c.g, KN_OP_OR, hit, kg_op2(c.g, KN_OP_CMPNE, n, n));
-    kn_ref at = kg_op3(c.g, KN_OP_WHERE, hit, kg_cast(c.g, kt_iota(&c, size, rank, axis), KN_I32),
-                       kg_int(c.g, KN_I32, INT32_MAX));
-    return kt_wrap(c.kn, kt_drop_axis(&c, kt_reduce(&c, KN_OP_MIN, at, axis), axis), "kn_argmax");
+    if (kn_is_float(kg_dtype(c.g, n))) n = kt_wide(&c, n);
+    int       dt = n ? kg_dtype(c.g, n) : KN_F32;
+    kn_scalar id = kn_identity(largest ? KN_OP_MAX : KN_OP_MIN, dt);
+    kn_ref    first[2] = {kn_is_float(dt) ? kg_float(c.g, dt, id.f) : kg_int(c.g, dt, id.i),
+                          kg_int(c.g, KN_I32, INT32_MAX)};
+    kn_ref    place = kg_expand(c.g, kg_cast(c.g, kt_iota(&c, size, rank, axis), KN_I32), s, rank);
+    kn_ref    fold  = kg_fold(c.g, arg_combine(c.g, dt, largest), first, (kn_ref[]){n, place}, 2,
+                              &(int64_t){axis}, 1);
+    return kt_wrap(c.kn, kt_drop_axis(&c, kg_element(c.g, fold, 1), axis), name);
 }
+
+kn_tensor *kn_argmax(kn_tensor *x, int axis) { return arg_extremum("kn_argmax", x, axis, true); }
+kn_tensor *kn_argmin(kn_tensor *x, int axis) { return arg_extremum("kn_argmin", x, axis, false); }
 
 /* The sum over all indices that name a place; the transpose of kn_gather. */
 kn_tensor *kn_scatter_add(kn_tensor *x, int axis, kn_tensor *idx, kn_tensor *values) {

@@ -221,6 +221,49 @@ static void argmax(kn_context *kn) {
     CHECK_FAILS(kn, kn_argmax(kn_zeros(kn, KN_F32, KN_DIMS(2, 0)), 1), KN_ERR_SHAPE, "axis 1 of (2,0)");
 }
 
+static void argmin(kn_context *kn) {
+    kn_tensor *x = kn_from(kn, (const float[]){1, 5, 1, -2, -7, -7}, KN_F32, KN_DIMS(2, 3));
+    CHECK_VALUES(kn_argmin(x, 1), 0, 1);
+    CHECK_VALUES(kn_argmin(x, -2), 1, 1, 1);
+    CHECK_EQ(kn_dtype_of(kn_argmin(x, 0)), KN_I32);
+    CHECK_VALUES(kn_argmin(F32S(kn, 1, NAN, -3, NAN), 0), 1);
+    CHECK_VALUES(kn_argmin(F32S(kn, INFINITY, INFINITY), 0), 0);
+    CHECK_VALUES(kn_argmin(F32S(kn, 0.0f, -0.0f, 0.0f), 0), 0);
+    CHECK_VALUES(kn_argmax(F32S(kn, -0.0f, 0.0f, -0.0f), 0), 0);
+    CHECK_VALUES(kn_argmin(kn_cast(kn_from(kn, (const int64_t[]){-1, -2, 7}, KN_I64, KN_DIMS(3)), KN_U64), 0), 2);
+    CHECK_VALUES(kn_argmax(kn_cast(kn_from(kn, (const int64_t[]){-2, -1, 7}, KN_I64, KN_DIMS(3)), KN_U64), 0), 1);
+    CHECK_FAILS(kn, kn_argmin(x, 2), KN_ERR_ARG, "kn_argmin");
+}
+
+/* Few different values, so that lanes, tails and loops tie; NaN here and there. */
+static void arg_places(kn_context *kn) {
+    enum { ALL = 70 * 300 };
+    static const int shape[][3] = {{5, 300, 1}, {300, 70, 0}, {3, 64, 1}, {17, 33, 0}, {2, 1031, 1}};
+    static float     v[ALL];
+    static int32_t   at[2][ALL];
+    uint32_t         r = 1;
+    for (int k = 0; k < 5; k++) {
+        int rows = shape[k][0], cols = shape[k][1], axis = shape[k][2];
+        int n = shape[k][axis], lines = shape[k][1 - axis], step = axis ? 1 : cols, line = axis ? cols : 1;
+        for (int i = 0; i < rows * cols; i++) {
+            r    = r * 1664525u + 1013904223u;
+            v[i] = r >> 20 & 511 ? (float)(r >> 24 & 7) : NAN;
+        }
+        kn_tensor *x = kn_from(kn, v, KN_F32, KN_DIMS(rows, cols));
+        CHECK_EQ(kn_read(kn_argmax(x, axis), KN_I32, at[0], sizeof *at[0] * (size_t)lines), KN_OK);
+        CHECK_EQ(kn_read(kn_argmin(x, axis), KN_I32, at[1], sizeof *at[1] * (size_t)lines), KN_OK);
+        for (int l = 0; l < lines; l++) {
+            int top = 0, low = 0;
+            for (int i = 1; i < n; i++) {
+                float here = v[l * line + i * step], t = v[l * line + top * step], w = v[l * line + low * step];
+                if (!isnan(t) && (isnan(here) || here > t)) top = i;
+                if (!isnan(w) && (isnan(here) || here < w)) low = i;
+            }
+            if (!CHECK_EQ(at[0][l], top) || !CHECK_EQ(at[1][l], low)) return;
+        }
+    }
+}
+
 static void scatter_add(kn_context *kn) {
     kn_tensor *x = kn_from(kn, (const float[]){1, 2, 3, 4, 5, 6}, KN_F32, KN_DIMS(3, 2)), *grad[2];
     kn_tensor *v = kn_from(kn, (const float[]){10, 20, 30, 40, 50, 60, 70, 80}, KN_F32, KN_DIMS(4, 2));
@@ -306,6 +349,8 @@ API_RUN(convolution)
 API_RUN(pooling)
 API_RUN(batch_norm)
 API_RUN(argmax)
+API_RUN(argmin)
+API_RUN(arg_places)
 API_RUN(scatter_add)
 API_RUN(cumsum)
 API_RUN(dropout)
@@ -316,6 +361,8 @@ int main(void) {
     RUN(pooling_on_each_device);
     RUN(batch_norm_on_each_device);
     RUN(argmax_on_each_device);
+    RUN(argmin_on_each_device);
+    RUN(arg_places_on_each_device);
     RUN(scatter_add_on_each_device);
     RUN(cumsum_on_each_device);
     RUN(dropout_on_each_device);
