@@ -327,7 +327,7 @@ static bool join_fold(kl_fuse *z, kn_ref n, int *own) {
     if (!is_result(z->g, n)) return true;
     for (int u = z->info[kg_at(z->g, n, 0)].use; u >= 0; u = z->use[u].next) {
         int  grp = z->use[u].group;
-        bool ok  = walks_prefix(z, &z->use[u]) && !full(z, grp);
+        bool ok  = walks_prefix(z, &z->use[u]) && !kl_group_full(z, grp);
         for (int v = z->info[n].use; v >= 0 && ok; v = z->use[v].next)
             ok = z->use[v].group != grp && !kl_group_before(z, z->use[v].group, grp);
         if (ok) return kl_add_use(z, n, grp, z->use[u].idx, 0, own);
