@@ -500,8 +500,14 @@ static int parse_group(rg_set *set, lexer *l) {
     char *name = rg_text(start, (size_t)(l->prev_end - start)), *symbol = rg_text(name, strlen(name));
     for (char *p = symbol; *p; p++)
         if (*p == '.') *p = '_';
-    for (int i = 0; i < set->ngroups; i++)
-        if (!strcmp(set->group[i].symbol, symbol)) return i;
+    for (int i = 0; i < set->ngroups; i++) {
+        if (strcmp(set->group[i].symbol, symbol) != 0) continue;
+        if (l->kind != T_STRING) return i;
+        if (*set->group[i].doc) rg_die(l->file, l->tok_line, "group %s has been described already", name);
+        set->group[i].doc = rg_text(l->start + 1, l->len - 2);
+        advance(l);
+        return i;
+    }
     if (set->ngroups == RG_GROUPS) rg_die(l->file, l->tok_line, "more than %d groups", RG_GROUPS);
     const char *doc = "";
     if (l->kind == T_STRING) {

@@ -56,6 +56,7 @@ static void bad_rules_are_refused(void) {
     refused("group g\nrule a (TUPLE x) => (TUPLE 3)\n", "nothing tells the dtype of a constant");
     refused("group g\nrule a (MUL x c:const) @exact => (MUL x {c + 1})\n", "must be an integer");
     refused("rule a (NEG x) => x\n", "stands before any group");
+    refused("group g \"one\"\ngroup h\ngroup g \"two\"\nrule a (NEG x) => x\n", "group g has been described already");
     refused("group g\nrule a (NEG x) => refuse \"no\"\n", "rule a: no `bad` program violates it");
     refused("group g\nrule a (NEG x) in render => refuse \"no\"\nbad select \"%1 = NEG 1.0:f32\"\n",
             "rule a does not hold at select");
