@@ -154,6 +154,7 @@ int cli_run_ir(cli *c) {
             ir_print_json(&j, ok);
         else
             fputs(kn_str_c(&j.out), stdout);
+        fflush(stdout); /* first the program, then what is said of it */
         if (!j.json) fprintf(stderr, "%s%s", kn_str_c(&j.times), kn_str_c(&j.counts));
         code = ok ? 0 : cli_fail(c);
         kg_free(g);

@@ -5,4 +5,15 @@ file(MAKE_DIRECTORY ${_docs})
 file(GLOB _doc_defs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/dialect/*.def ${PROJECT_SOURCE_DIR}/cli/*.def)
 add_custom_command(OUTPUT ${_docs}/ops.md ${_docs}/command.md DEPENDS ${docgen_DEPENDS} ${_doc_defs}
   COMMAND ${docgen_COMMAND} -o ${_docs} COMMENT "Writing ops.md and command.md" VERBATIM)
-add_custom_target(koine_docs ALL DEPENDS ${_docs}/ops.md ${_docs}/command.md)
+set(_pages ${_docs}/ops.md ${_docs}/command.md)
+# Pages with commands are written with what the command of this build prints.
+if(TARGET koine_command AND NOT CMAKE_CROSSCOMPILING)
+  koine_host_tool(docfill ${PROJECT_SOURCE_DIR}/tools/docfill.c)
+  file(GLOB _programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.kn)
+  add_custom_command(OUTPUT ${_docs}/pipeline.md
+    DEPENDS ${docfill_DEPENDS} koine_command ${PROJECT_SOURCE_DIR}/docs/pipeline.md ${_programs}
+    COMMAND ${docfill_COMMAND} $<TARGET_FILE:koine_command> ${PROJECT_SOURCE_DIR}/docs/pipeline.md ${_docs}/pipeline.md
+    COMMENT "Writing pipeline.md" VERBATIM)
+  list(APPEND _pages ${_docs}/pipeline.md)
+endif()
+add_custom_target(koine_docs ALL DEPENDS ${_pages})
