@@ -115,6 +115,11 @@ koine_script(threads SCRIPT ${_scripts}/threads.sh ARGS ${PROJECT_SOURCE_DIR} ${
 if(KOINE_RULES)
   koine_script(rulegen SCRIPT ${_scripts}/rulegen.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${KOINE_RULES})
 endif()
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/books)
+koine_script(books SCRIPT ${_scripts}/books.sh ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/books
+  ${PROJECT_SOURCE_DIR}/docs/add-an-op.md ${PROJECT_SOURCE_DIR}/docs/add-a-rule.md)
+koine_script(pages SCRIPT ${_scripts}/pages.sh ARGS ${PROJECT_BINARY_DIR}/docs)
+set_tests_properties(project.books PROPERTIES TIMEOUT 1200 PROCESSORS 2)
 if(TARGET test_api_manners)
   koine_script(trace SCRIPT ${_scripts}/trace.sh ARGS $<TARGET_FILE:test_api_manners> ${PROJECT_BINARY_DIR})
 endif()
