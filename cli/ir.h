@@ -28,7 +28,7 @@ typedef struct ir_job {
     uint64_t *fired;           /* of the stage that is running: per rule, or NULL */
     double   *seconds;         /* and per group, or NULL */
     bool     *off;             /* rules that must not fire, or NULL */
-    kl_count  total[KN_STAGE_COUNT];
+    kl_stage_count  total[KN_STAGE_COUNT];
 } ir_job;
 
 /* ir_show.c: a kl_run's `seen`, which prints the stages asked for into j->out; and what follows the run. */

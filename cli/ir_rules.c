@@ -50,7 +50,7 @@ static void stage_times(ir_job *j, kn_stage stage) {
 /* Nodes, visits, and the rules that fired, the busiest first. */
 static void stage_counts(ir_job *j, kn_stage stage) {
     kn_str         *s = &j->counts;
-    const kl_count *n = &j->total[stage];
+    const kl_stage_count *n = &j->total[stage];
     if (j->json)
         kn_str_putf(s,
                     "%s\"%s\": {\"nodes_in\": %llu, \"nodes_out\": %llu, \"visits\": %llu, \"fired\": %llu, "

@@ -169,7 +169,8 @@ static bool asks_stage(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_LOAD && kg_field(g, n, KN_F_LOAD_space) == KN_LOCAL;
 }
 
-/* The axes that the uses walk apart (of a stage that was asked for: in reductions too); the rest is shared. False: the uses do not stand in common loops of one group. */
+/* The axes that the uses walk apart (of a stage that was asked for: in reductions too); the rest is shared. False: the
+ * uses do not stand in common loops of one group. */
 static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) {
     int            first = z->info[n].use, rank;
     const int64_t *dims  = kg_shape(z->g, n, &rank);

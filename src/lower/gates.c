@@ -160,7 +160,7 @@ static kn_ref tighter(kn_graph *g, int op, kn_ref a, kn_ref b) { /* MAX or MIN, 
 }
 
 /* Depends on a range that becomes lanes, or is unrolled: no bound for a loop around them. */
-static bool has_lanes(const kn_graph *g, kn_ref x) {
+static bool gate_has_lanes(const kn_graph *g, kn_ref x) {
     kn_ref r[64];
     int    n = KN_MIN(kg_ranges(g, x, r, KN_COUNT(r)), KN_COUNT(r));
     while (n-- > 0) {
@@ -186,7 +186,7 @@ static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, kl_limits *l) {
         const kn_affine *f = side ? &a : &b;
         for (int t = 0; t < f->n; t++) {
             if (f->atom[t] == r) continue;
-            if (!moving || kg_depends(g, f->atom[t], r) || has_lanes(g, f->atom[t]) || rest.n == KN_AFFINE_MAX)
+            if (!moving || kg_depends(g, f->atom[t], r) || gate_has_lanes(g, f->atom[t]) || rest.n == KN_AFFINE_MAX)
                 return false;
             int at = 0;
             while (at < rest.n && rest.atom[at] != f->atom[t]) at++;

@@ -107,25 +107,25 @@ static bool may_merge(const kl_group *g) { return !g->empty && !g->copy && g->nr
 /* Pairs of groups, each with the bytes that both read, most first. */
 static bool find_pairs(kl_merger *m) {
     kl_fuse   *z      = m->z;
-    kl_reader *reader = NULL;
+    kl_reader *who = NULL;
     size_t     n = 0, cap = 0, kept = 0;
     for (size_t g = 0; g < z->ngroup; g++)
         for (size_t i = 0; i < m->side[g].nseen && may_merge(&z->group[g]); i++) {
-            if (!KN_GROW(z->p->alloc, reader, cap, n + 1)) return kn_oom(z->f);
-            reader[n++] = (kl_reader){m->side[g].seen[i].node, (int)g, m->side[g].seen[i].bytes};
+            if (!KN_GROW(z->p->alloc, who, cap, n + 1)) return kn_oom(z->f);
+            who[n++] = (kl_reader){m->side[g].seen[i].node, (int)g, m->side[g].seen[i].bytes};
         }
-    if (n) qsort(reader, n, sizeof *reader, by_node);
+    if (n) qsort(who, n, sizeof *who, by_node);
     bool ok = true;
     for (size_t i = 0, end; i < n && ok; i = end) {
-        for (end = i + 1; end < n && reader[end].node == reader[i].node;) end++;
+        for (end = i + 1; end < n && who[end].node == who[i].node;) end++;
         if (end - i > CROWD) continue;
         for (size_t a = i; a < end && ok; a++)
             for (size_t b = a + 1; b < end && (ok = KN_GROW(z->p->alloc, m->pair, m->pair_cap, m->npair + 1)); b++) {
-                double bytes         = KN_MIN(reader[a].bytes, reader[b].bytes);
-                m->pair[m->npair++] = (kl_pair){reader[a].group, reader[b].group, reader[i].node, bytes, bytes};
+                double bytes         = KN_MIN(who[a].bytes, who[b].bytes);
+                m->pair[m->npair++] = (kl_pair){who[a].group, who[b].group, who[i].node, bytes, bytes};
             }
     }
-    kn_free(z->p->alloc, reader, cap * sizeof *reader);
+    kn_free(z->p->alloc, who, cap * sizeof *who);
     if (!ok) return kn_oom(z->f);
     if (m->npair) qsort(m->pair, m->npair, sizeof *m->pair, by_groups);
     for (size_t i = 0; i < m->npair; i++) { /* one entry a pair */

@@ -115,13 +115,13 @@ static bool count_nodes(const kl_program *p, uint64_t *count, uint64_t *largest)
 }
 
 /* Before and after a stage; `c` is its count, or NULL. */
-static bool count_before(const kl_program *p, kl_count *c, kn_fault *f) {
+static bool count_before(const kl_program *p, kl_stage_count *c, kn_fault *f) {
     if (!c) return true;
     c->visits  = p->visits;
     c->matches = p->matches;
     return count_nodes(p, &c->nodes_in, &c->largest) || kn_oom(f);
 }
-static bool count_after(const kl_program *p, kl_count *c, kn_fault *f) {
+static bool count_after(const kl_program *p, kl_stage_count *c, kn_fault *f) {
     if (!c) return true;
     c->visits  = p->visits - c->visits;
     c->matches = p->matches - c->matches;
@@ -130,7 +130,7 @@ static bool count_after(const kl_program *p, kl_count *c, kn_fault *f) {
 
 bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
     for (int s = 0; s < KN_COUNT(pipeline); s++) {
-        kl_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
+        kl_stage_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
         if (!count_before(p, count, f)) return false;
         double start = kn_now();
         kn_why_stage(kg_why(p->g), kn_stage_names[pipeline[s].stage]);

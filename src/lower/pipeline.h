@@ -6,11 +6,11 @@
 #include "rules/verify.h"
 
 /* What a stage did, over all kernels. Callify ran before: its nodes_in are its nodes_out. */
-typedef struct kl_count {
+typedef struct kl_stage_count {
     uint64_t nodes_in, nodes_out; /* reached from the roots */
     uint64_t largest;             /* of nodes_out, in one kernel */
     uint64_t visits, matches;     /* nodes matched against rules; rules that fired */
-} kl_count;
+} kl_stage_count;
 
 typedef struct kl_hand { /* options given by hand for kernels by name */
     char  *pattern; /* * stands for any characters, ? for one */
@@ -30,7 +30,7 @@ typedef struct kl_run {
     bool (*seen)(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f);
     void    *user;
     double   seconds[KN_STAGE_COUNT]; /* out */
-    kl_count *count;                  /* out, KN_STAGE_COUNT of them; NULL: not counted */
+    kl_stage_count *count;                  /* out, KN_STAGE_COUNT of them; NULL: not counted */
 } kl_run;
 
 /* Runs the stages from Rangeify on over a callified program. */

@@ -316,7 +316,8 @@ static bool mergeable(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref
     for (uint32_t i = 0; i < n; i++) {
         kn_ref x = order[i];
         if (kg_is_prefix(g, x) && (kg_at(g, x, 1) == outer || kg_at(g, x, 1) == inner)) return false;
-        if (kg_op(g, x) == KN_OP_RANGE && (kg_depends(g, kg_at(g, x, 0), outer) || kg_depends(g, kg_at(g, x, 0), inner)))
+        if (kg_op(g, x) == KN_OP_RANGE &&
+            (kg_depends(g, kg_at(g, x, 0), outer) || kg_depends(g, kg_at(g, x, 0), inner)))
             return false;
         if (kg_op(g, x) == KN_OP_INDEX) {
             kn_affine f;

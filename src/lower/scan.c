@@ -1,8 +1,8 @@
 /* scan.c - sums whose number of terms grows with an output loop become prefixes: the last sum and one term more.
  *
- * Takes: END(body, l...) with reductions in the body whose bound is i + c or c - i for one of the l. Gives: the END with
- * that loop innermost, walked in the direction in which the sums grow, and the reductions as REDUCE{prefix} along it. A
- * loop has one direction: what grows against it stays as it was. */
+ * Takes: END(body, l...) with reductions in the body whose bound is i + c or c - i for one of the l. Gives: the END
+ * with that loop innermost, walked in the direction in which the sums grow, and the reductions as REDUCE{prefix} along
+ * it. A loop has one direction: what grows against it stays as it was. */
 #include "lower/gates.h"
 
 #include <string.h>

@@ -125,7 +125,7 @@ static void test_stage_counts(void) {
         kn_fault   f = {0};
         kn_graph  *g = kg_new(NULL);
         kl_program p;
-        kl_count   count[KN_STAGE_COUNT] = {{0}};
+        kl_stage_count   count[KN_STAGE_COUNT] = {{0}};
         kl_run     run                   = {.count = count};
         int        out[4], n;
         kl_program_init(&p, NULL);

@@ -21,7 +21,7 @@ static kn_context *open_idle(void) {
 }
 
 /* Lowers the schedule's program once more, counting. */
-static bool lower_again(const kl_program *from, kl_program *p, kl_count *count) {
+static bool lower_again(const kl_program *from, kl_program *p, kl_stage_count *count) {
     kn_fault f   = {0};
     kl_run   run = {.stop = KN_STAGE_PLAN, .count = count};
     kl_program_init(p, NULL);
@@ -35,7 +35,7 @@ static bool lower_again(const kl_program *from, kl_program *p, kl_count *count) 
 
 static void within(const char *name, const kl_program *from) {
     kl_program p;
-    kl_count   count[KN_STAGE_COUNT] = {0};
+    kl_stage_count   count[KN_STAGE_COUNT] = {0};
     if (lower_again(from, &p, count)) {
         int sweeps = 0;
         for (size_t k = 0; k < p.nkernel; k++) { /* the index expressions' sweep is all kernels' */
@@ -45,7 +45,7 @@ static void within(const char *name, const kl_program *from) {
         CHECK(sweeps > 1);
         printf("     %s: %d kernels, at most %d sweeps each\n", name, (int)p.nkernel, sweeps);
         for (int s = KN_STAGE_RANGEIFY; s <= KN_STAGE_LINEARIZE; s++) {
-            const kl_count *c = &count[s];
+            const kl_stage_count *c = &count[s];
             printf("       %-10s nodes %5d to %5d, %4d in the largest; %5d visits, %4d firings\n", kn_stage_names[s],
                    (int)c->nodes_in, (int)c->nodes_out, (int)c->largest, (int)c->visits, (int)c->matches);
             CHECK(c->visits <= VISITS * (c->nodes_in + c->nodes_out));
