@@ -23,7 +23,14 @@ find_library(KOINE_ZYDIS_LIBRARY Zydis)
 mark_as_advanced(KOINE_ZYDIS_INCLUDE KOINE_ZYDIS_LIBRARY)
 set(_zydis OFF)
 if(KOINE_ZYDIS_INCLUDE AND KOINE_ZYDIS_LIBRARY)
-  set(_zydis ON)
+  include(CheckCSourceCompiles) # before version 4 it was another interface
+  set(CMAKE_REQUIRED_INCLUDES ${KOINE_ZYDIS_INCLUDE})
+  set(CMAKE_REQUIRED_LIBRARIES ${KOINE_ZYDIS_LIBRARY})
+  check_c_source_compiles("#include <Zydis/Zydis.h>
+    int main(void) { ZydisEncoderRequest r; (void)r; return ZydisDecoderDecodeFull == 0; }" KOINE_ZYDIS_4)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  set(_zydis ${KOINE_ZYDIS_4})
 endif()
 
 add_library(koine_test_helpers STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/check.c ${_helpers} ${KOINE_PROOF})
