@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { COUNT = 6000, SLOT = 16 };
+enum { COUNT = 20000, SLOT = 16 };
 
 /* The assembler keeps an address as it is written; the encoder takes a shorter form where there is one. */
 static bool rewritten(const kx_ins *ins) {
@@ -50,7 +50,7 @@ static bool random_for_assembler(uint64_t *seed, kx_ins *ins) {
         ins->zero = ins->mask && f->flags & KXF_ZERO && ins->reg[0] != KX_IN_MEM && rnd_below(seed, 2);
         if (memory && f->flags & (KXF_B2 | KXF_B4 | KXF_B8)) ins->broadcast = rnd_below(seed, 2);
     }
-    if (memory && form == KX_VMOVQ_X) return false; /* two opcodes of one length: the assembler takes the other */
+    if (memory && (form == KX_VMOVQ_X || form == KX_VMOVQ_ST)) return false; /* two opcodes of one length */
     return !(memory && rewritten(ins));
 }
 
@@ -81,10 +81,8 @@ static void same_bytes(void) {
     fprintf(out, ".balign %d, 0xf4\n", SLOT);
     fclose(out);
     snprintf(path, sizeof path, "%s.bin", text);
-    snprintf(
-        command, sizeof command,
-        "as --64 -march=+avx512_fp16 -o %s.o %s 2>/dev/null || as --64 -o %s.o %s; objcopy -O binary -j .text %s.o %s",
-        text, text, text, text, text, path);
+    snprintf(command, sizeof command, "as --64 -o %s.o %s && objcopy -O binary -j .text %s.o %s", text, text, text,
+             path);
     if (CHECK_EQ(system(command), 0)) {
         char    *bin;
         size_t   size;
@@ -116,8 +114,9 @@ static void same_bytes(void) {
 }
 
 int main(void) {
-    if (system("as --64 --version >/dev/null 2>&1 && objcopy --version >/dev/null 2>&1") != 0)
-        SKIP("no assembler here");
+    const char *probe = "echo 'vaddph %zmm0, %zmm1, %zmm2' | as --64 -o /dev/null - 2>/dev/null && "
+                        "objcopy --version >/dev/null 2>&1";
+    if (system(probe) != 0) SKIP("no assembler here that knows all of the table (binutils 2.38)");
     RUN(same_bytes);
     return check_result();
 }

@@ -305,6 +305,7 @@ static void every_form(void) {
         for (int size = 0; size <= 64; size = size ? size * 2 : 1) {
             if (f->sizes ? !(f->sizes & size) : size) continue;
             shapes++;
+            long long before = t.good;
             bool by_vex = f->vex != KXC_NO && size != 64, by_evex = f->evex != KXC_NO, gp = !by_vex && !by_evex;
             /* With the features of AVX2 alone a form of both encodings has to take VEX. */
             uint64_t avx2 = KX_LEVEL_AVX2 | (f->vex == KXC_NO ? 0 : 1ull << f->vex) |
@@ -319,6 +320,7 @@ static void every_form(void) {
             }
             if (f->flags & KXF_MASK || by_evex) all_masks(&t, form, size, false, all_features);
             if (f->flags & KXF_MASK || by_evex) all_masks(&t, form, size, true, all_features);
+            check_true(t.good >= before + 8, f->name, __FILE__, __LINE__); /* none goes untried */
         }
     }
     printf("%d forms, %d with their sizes: %lld encodings compared with Zydis, %lld of them with its encoder; %lld "
