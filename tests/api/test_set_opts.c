@@ -79,7 +79,7 @@ static void says_what_is_wrong(kn_context *kn) {
     CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG, "no such loop");
     CHECK_EQ(kn_set_opts(kn, "r_*", "SPLIT:2:8:UPCAST"), KN_OK);
     CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG,
-                "\"r_*\" do not suit the kernel r_48_48_48: SPLIT of loop 2 by 8: a reduction splits into");
+                "\"r_*\" do not suit the kernel r_48_48_48: SPLIT:2:8:UPCAST: a reduction splits into");
     CHECK_EQ(kn_set_opts(kn, "r_*", NULL), KN_OK);
     CHECK(run(kn, &split) > 0);
 }
