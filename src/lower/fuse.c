@@ -78,6 +78,21 @@ static bool is_gather(const kl_fuse *z, kn_ref n) {
 /* A result of a fold; its REDUCE has no value of its own. */
 static bool is_result(const kn_graph *g, kn_ref n) { return kg_op(g, n) == KN_OP_GETTUPLE; }
 
+/* A reduction along a mask of what does not move with the other side of it: prefix sums. In loops of a kernel's own it is
+ * one visit an element (scan.c), in any other place a triangle. */
+static bool is_scan(const kl_fuse *z, kn_ref n) {
+    if (kg_op(z->g, n) != KN_OP_REDUCE || kg_nsrc(z->g, n) != 1 || kg_op(z->g, kg_at(z->g, n, 0)) != KN_OP_WHERE)
+        return false;
+    kn_ref x = kg_at(z->g, n, 0), mask = kg_at(z->g, x, 0);
+    while (kg_op(z->g, mask) == KN_OP_RESHAPE || kg_op(z->g, mask) == KN_OP_EXPAND) mask = kg_at(z->g, mask, 0);
+    for (uint32_t k = 1; k < 3 && is_mask(z, mask); k++) {
+        kn_ref y = kg_at(z->g, x, k);
+        while (kg_op(z->g, y) == KN_OP_RESHAPE || kg_op(z->g, y) == KN_OP_EXPAND) y = kg_at(z->g, y, 0);
+        if (kg_op(z->g, y) != KN_OP_CONST && kg_numel(z->g, y) >= kg_numel(z->g, x)) return false;
+    }
+    return is_mask(z, mask) && kg_numel(z->g, mask) > 1;
+}
+
 /* A product with reuse: worth a kernel of its own rather than a loop inside another reduction. */
 static bool is_product(const kn_graph *g, kn_ref n) {
     if (kg_op(g, n) != KN_OP_REDUCE || kg_field(g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
@@ -280,6 +295,15 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     c->cost[KL_INLINE] = inlined;
     c->cost[KL_ROOT]   = stored_ps(z, n, groups);
     c->again           = again > 0 ? again * info->alu : 0;
+    if (is_scan(z, n)) {
+        bool inside = again > 1e-6;
+        for (int u = info->use; u >= 0; u = z->use[u].next) inside |= in_reduce_loop(z, &z->use[u]);
+        if (inside) {
+            c->place   = KL_ROOT;
+            c->settled = "a scan wants a loop of its own";
+            return;
+        }
+    }
     if ((op == KN_OP_REDUCE || is_result(z->g, n)) && again > 1e-6 && !is_gather(z, n))
         c->illegal[KL_INLINE] = "a reduction is not done twice";
     else if (again > 1e-6 && too_much_again(z, c->again))

@@ -338,6 +338,7 @@ static kn_ref ct_build_effect(kx_cut *c, kn_ref n) {
     uint32_t  k = kg_nsrc(g, n);
     kn_ref   *src, r;
     if (kg_op(g, n) == KN_OP_STORE) return kx_store(c, n);
+    if (kg_op(g, n) == KN_OP_PREFETCH) return kg_list(g, KN_OP_GROUP, NULL, 0); /* a hint, not taken yet */
     for (uint32_t i = 0; i < k; i++)
         if (!kx_sca(c, kg_at(g, n, i), 0)) return 0;
     if (!(src = kn_arena_get(&c->arena, ((size_t)k + 1) * sizeof *src))) return kn_oom(c->f), 0;
