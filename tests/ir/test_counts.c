@@ -9,10 +9,11 @@
 #include <stdlib.h>
 
 static uint64_t steps;
+static kn_stage counted = KN_STAGE_RANGEIFY; /* the stage whose graph is run */
 
 static bool count(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
     const kl_program *p = user;
-    if (stage != KN_STAGE_RANGEIFY) return true;
+    if (stage != counted) return true;
     kn_array     slot[8];
     kn_eval_opts o    = {0};
     int          none = 0;
@@ -25,15 +26,13 @@ static bool count(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault
     return ok;
 }
 
-static double steps_of(const char *format, int a, int b) {
-    char       text[2048];
+static double steps_of_text(const char *text) {
     kn_fault   f = {0};
     kn_graph  *g = kg_new(NULL);
     kl_program p;
     int        out[4], n;
-    snprintf(text, sizeof text, format, a, b);
     kl_program_init(&p, NULL);
-    kl_run run = {.stop = KN_STAGE_RANGEIFY, .seen = count, .user = &p};
+    kl_run run = {.stop = counted, .seen = count, .user = &p};
     steps      = 0;
     kn_ref r   = kg_parse(g, text, strlen(text), &f);
     if (!r || !kl_program_from(&p, g, r, out, 4, &n, &f) || !kl_lower(&p, &run, &f)) fprintf(stderr, "%s\n", f.text);
@@ -41,6 +40,12 @@ static double steps_of(const char *format, int a, int b) {
     kl_program_free(&p);
     kg_free(g);
     return (double)steps;
+}
+
+static double steps_of(const char *format, int a, int b) {
+    char text[2048];
+    snprintf(text, sizeof text, format, a, b);
+    return steps_of_text(text);
 }
 
 static const char gather[] = "%%v = CAST {i32} (RANGE {id=0, type=LOOP, rank=1, axis=0} %1$d)\n"
@@ -113,6 +118,32 @@ static void test_arange(void) {
     CHECK_NEAR(steps_of(counting, 10000, 0) / a, 100, 5);
 }
 
+/* Scans are one visit an element, in whichever direction; a band is its width; what only counts is no loop at all. Run
+ * after Expand, where a prefix has become its accumulator. */
+static void test_scans(void) {
+    static const char *const ask[] = {"CMPLE %j %i", "CMPLT %j %i", "CMPGE %j %i", "CMPGT %j %i",
+                                      "AND (CMPLE %j %i) (CMPLT (SUB %i 5) %j)"};
+    static const char *const of[]  = {"WHERE %m (RESHAPE %x [1, N]) 0.0:f32", "CAST {f32} %m"};
+    counted                        = KN_STAGE_EXPAND;
+    for (int k = 0; k < KN_COUNT(ask) * KN_COUNT(of); k++) {
+        double at[3];
+        for (int size = 0; size < 3; size++) {
+            static const int n[] = {50, 500, 5000};
+            char             text[1000], value[100] = "", *cut;
+            snprintf(value, sizeof value, "%s", of[k / KN_COUNT(ask)]);
+            if ((cut = strstr(value, "N]"))) snprintf(cut, 40, "%d]) 0.0:f32", n[size]);
+            snprintf(text, sizeof text,
+                     "%%x = PARAM {slot=0} [%d]\n%%r = RANGE {id=0, rank=1} %d\n%%i = RESHAPE %%r [%d, 1]\n"
+                     "%%j = RESHAPE %%r [1, %d]\n%%m = %s\n%%1 = REDUCE {op=ADD, axes=(1)} (%s)\n",
+                     n[size], n[size], n[size], n[size], ask[k % KN_COUNT(ask)], value);
+            at[size] = steps_of_text(text);
+        }
+        CHECK_NEAR(at[1] / at[0], 10, 1.5);
+        CHECK_NEAR(at[2] / at[1], 10, 0.5);
+    }
+    counted = KN_STAGE_RANGEIFY;
+}
+
 /* What a run counts of its stages: nodes hand over, firings add up, groups take time, a rule can be forbidden. */
 static void test_stage_counts(void) {
     static const char text[] = "%x = PARAM {slot=0} [6, 100]\n"
@@ -167,6 +198,7 @@ int main(void) {
     RUN(test_scatter);
     RUN(test_padding);
     RUN(test_arange);
+    RUN(test_scans);
     RUN(test_stage_counts);
     return check_result();
 }
