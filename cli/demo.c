@@ -162,6 +162,7 @@ static bool demo_options(cli *c, digits_options *o) {
                           .lr = lr,
                           .seed = (uint64_t)seed,
                           .threads = (int)threads,
+                          .target = cli_value(c, "target", 0),
                           .step = demo_step,
                           .epoch = demo_epoch};
     return true;

@@ -72,6 +72,7 @@ typedef struct digits_options {
     double   lr;
     uint64_t seed;
     int      threads; /* 0: what the machine gives */
+    const char *target; /* kn_config.target */
     /* Called after every step of an epoch: `done` of `total` images, seconds since the epoch began. */
     void (*step)(void *user, int epoch, int64_t done, int64_t total, double seconds);
     /* Called after every epoch. */

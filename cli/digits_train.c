@@ -44,8 +44,8 @@ static bool train_end(kn_context *kn, kn_scope *s, kn_fault *f) {
 
 static bool train_build(train_net *m, const digits_options *o, kn_fault *f) {
     char      room[4096];
-    kn_config cfg = {.threads = o->threads, .seed = o->seed, .cache_dir = cli_cache_dir(room, sizeof(room)),
-                     .log = cli_log, .size = sizeof(cfg)};
+    kn_config cfg = {.threads = o->threads, .target = o->target, .seed = o->seed,
+                     .cache_dir = cli_cache_dir(room, sizeof(room)), .log = cli_log, .size = sizeof(cfg)};
     m->kn = kn_open(&cfg);
     if (!m->kn) return kn_oom(f);
     kn_context *kn = m->kn;

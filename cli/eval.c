@@ -279,7 +279,8 @@ static bool run_program(eval_job *j) {
     if (device && !strcmp(device, "INTERP"))
         return kn_eval(j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, NULL, f);
     char        room[4096];
-    kn_config cfg = {.device = device ? device : "CPU", .cache_dir = cli_cache_dir(room, sizeof room), .log = cli_log};
+    kn_config cfg = {.device = device ? device : "CPU", .target = cli_value(j->c, "target", 0),
+                     .cache_dir = cli_cache_dir(room, sizeof room), .log = cli_log};
     kr_context *rt  = kr_new(NULL, &cfg, f);
     bool        ok = rt && kr_run_program(rt, j->g, j->root, j->arrays, j->nslots, j->values, &j->nvalues, f);
     kr_free(rt);

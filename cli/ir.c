@@ -13,6 +13,7 @@ static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
     p.seconds    = j->seconds;
     p.off        = j->off;
     p.machine    = &j->machine;
+    p.target     = j->target;
     p.explain    = j->explain ? &j->out : NULL;
     double start = kn_now();
     bool   ok    = kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault);
@@ -133,6 +134,7 @@ static int read_job(ir_job *j, kn_opt *opts) {
                          kn_stage_names[j->after]);
     const char *machine = cli_value(c, "machine", 0), *text = cli_value(c, "opts", 0);
     if (!kn_machine_find(machine ? machine : kn_machine_default()->name, &j->machine, &c->fault)) return cli_fail(c);
+    if (!kt_find(cli_value(c, "target", 0), &j->target, &c->fault)) return cli_fail(c);
     if (text && !ko_parse_opts(text, opts, &j->run.nopts, &c->fault)) return cli_fail(c);
     j->run.opts = text ? opts : NULL;
     return ir_rules_off(j);

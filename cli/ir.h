@@ -21,6 +21,7 @@ typedef struct ir_job {
     uint32_t nodes;
     kn_why  *why;          /* where nodes come from, where an option asks */
     ir_kept  kept[KN_STAGE_COUNT];
+    kt_choice target;
     kl_run   run;
     kn_str   out;              /* what goes to stdout, or into the JSON object as its text */
     kn_str   times, counts;    /* of the stages so far: lines for people, or members of JSON objects */

@@ -34,6 +34,8 @@ typedef struct kl_kernel {
     int       nopts;
     char     *source; /* Render's: text, 0-terminated, or machine code; source_len + 1 bytes */
     size_t    source_len;
+    char     *listing; /* of machine code, as text: listing_len + 1 bytes, or NULL */
+    size_t    listing_len;
     bool      machine; /* source is machine code */
     uint32_t  spills;  /* kt_output's */
     kd_fn     fn; /* loaded code, or NULL: interpreted */
@@ -75,6 +77,8 @@ typedef struct kl_program {
 
 void kl_program_init(kl_program *p, const kn_alloc *a); /* for the default machine */
 void kl_program_free(kl_program *p);
+/* As before it was lowered, and for the C target: after a target that could not do it. */
+void kl_program_again(kl_program *p);
 
 /* Callify (callify.c): what the roots need, as p->g, p->root, p->param. bound[k] is the node of g behind PARAM k: a
  * BUFFER, a SLICE of one, or 0 for the result of a value root; out_slot[i] (room for n) is the PARAM of root i. */

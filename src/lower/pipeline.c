@@ -129,6 +129,7 @@ static bool count_after(const kl_program *p, kl_stage_count *c, kn_fault *f) {
 }
 
 bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
+    p->target.listing = run->seen != NULL;
     for (int s = 0; s < KN_COUNT(pipeline); s++) {
         kl_stage_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
         if (!count_before(p, count, f)) return false;
@@ -156,13 +157,26 @@ void kl_program_init(kl_program *p, const kn_alloc *a) {
     p->machine = kn_machine_default();
 }
 
-void kl_program_free(kl_program *p) {
+static void drop_kernels(kl_program *p) {
     for (size_t i = 0; i < p->nkernel; i++) {
         kl_kernel *k = &p->kernel[i];
         kg_free(k->g);
         kn_free(p->alloc, k->arg, k->arg_cap * sizeof *k->arg);
         if (k->source) kn_free(p->alloc, k->source, k->source_len + 1);
+        if (k->listing) kn_free(p->alloc, k->listing, k->listing_len + 1);
     }
+    p->nkernel = 0;
+}
+
+void kl_program_again(kl_program *p) {
+    drop_kernels(p);
+    p->ntemp      = 0;
+    p->temp_bytes = 0;
+    p->target     = (kt_choice){0};
+}
+
+void kl_program_free(kl_program *p) {
+    drop_kernels(p);
     kg_free(p->g);
     kn_free(p->alloc, p->kernel, p->kernel_cap * sizeof *p->kernel);
     kn_free(p->alloc, p->param, p->param_cap * sizeof *p->param);
@@ -220,11 +234,13 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
         src[0] = kg_copy(to, k->g, k->root);
         kg_made_as(to, k->g, k->root); /* the call, and what it is called with */
         if (k->source && src[0]) {
-            uint32_t text = kg_intern_str(to, k->source, k->source_len),
-                     name = kg_intern_str(to, k->name, strlen(k->name));
-            int64_t  w    = name;
-            kn_ref   code = kg_make(to, k->machine ? KN_OP_BINARY : KN_OP_SOURCE, 0, text, NULL, 0);
-            src[0]        = kg_make(to, KN_OP_PROGRAM, 0, kg_intern_words(to, &w, 1), (kn_ref[]){src[0], code}, 2);
+            const char *text  = k->machine ? k->listing ? k->listing : "" : k->source;
+            size_t      len   = k->machine ? k->listing_len : k->source_len;
+            kn_ref      parts[3] = {src[0], kg_make(to, KN_OP_SOURCE, 0, kg_intern_str(to, text, len), NULL, 0)};
+            int64_t     w     = kg_intern_str(to, k->name, strlen(k->name));
+            if (k->machine)
+                parts[2] = kg_make(to, KN_OP_BINARY, 0, kg_intern_str(to, k->source, k->source_len), NULL, 0);
+            src[0] = kg_make(to, KN_OP_PROGRAM, 0, kg_intern_words(to, &w, 1), parts, k->machine ? 3 : 2);
         }
         for (size_t a = 0; a < k->nargs; a++) {
             const kl_arg *g = &k->arg[a];

@@ -11,6 +11,8 @@ bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f) {
     k->source     = out.text;
     k->source_len = out.size;
     k->machine    = t->machine;
+    k->listing    = out.listing;
+    k->listing_len = out.listing_size;
     k->spills     = out.spills;
     return true;
 }

@@ -8,6 +8,7 @@
 
 #include "device/cc.h"
 #include "device/disk.h"
+#include "device/native.h"
 #include "lower/pipeline.h"
 #include "runtime/runtime.h"
 
@@ -47,6 +48,7 @@ struct kn_runtime {
     kr_schedule   **schedule;
     size_t          nschedule, schedule_cap, next_id;
     kd_cc          *cc;   /* has a lock of its own */
+    kd_native      *native; /* machine code of targets that make it */
     kn_pool        *pool;
     pthread_mutex_t running; /* held by who runs in the pool: another context's kernel stays in its own thread */
 };
@@ -96,6 +98,10 @@ void  kr_aligned_free(const kn_alloc *a, void *block, size_t bytes);
 const kn_machine *kr_machine(kn_runtime *shared);
 /* The compiler, made at its first use. NULL on failure. */
 kd_cc *kr_compiler(kn_runtime *shared, kn_fault *f);
+/* Machine code to where it runs from: fn of every kernel of p, or a fault and nothing. And away with it. */
+bool kr_load_code(kn_runtime *shared, kl_program *p, void (*warn)(void *user, const char *line), void *user,
+                  kn_fault *f);
+void kr_unload_code(kn_runtime *shared, kl_program *p);
 /* fn(arg, lo, hi) over a partition of 0..n, in the pool if no other context is in it; false: f is set. */
 bool kr_share_out(kn_runtime *shared, int64_t n, kn_pool_fn fn, void *arg, kn_fault *f);
 

@@ -14,6 +14,7 @@
 
 void kr_schedule_free(kn_runtime *shared, kr_schedule *s) {
     if (!s) return;
+    kr_unload_code(shared, &s->p);
     kl_program_free(&s->p);
     kn_str_free(&s->opts);
     pthread_mutex_destroy(&s->turn);
@@ -46,6 +47,11 @@ static bool make_room(kr_context *rt, const kr_schedule *s, kn_fault *f) {
 
 static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
     if (rt->interpret || !p->nkernel) return true;
+    if (kt_of(&p->target)->machine) {
+        if (!kr_load_code(rt->shared, p, rt->cfg.log, rt->cfg.log_user, f)) return false;
+        rt->stats.kernels_compiled += p->nkernel;
+        return true;
+    }
     kd_cc *cc = kr_compiler(rt->shared, f);
     if (!cc) return false;
     kd_unit *u = kn_zalloc(p->alloc, p->nkernel * sizeof *u);
@@ -127,6 +133,14 @@ static kr_schedule *claim_schedule(kr_context *rt, uint64_t key) {
     return sh->schedule[sh->nschedule++] = s;
 }
 
+/* What has no machine code here (an op the target lacks, or no executable memory to be had) goes to the C target. */
+static void fall_back(kr_context *rt, kn_fault *f) {
+    char line[sizeof f->text + 96];
+    snprintf(line, sizeof line, "%s; the C target compiles this program", f->text);
+    if (rt->cfg.log) rt->cfg.log(rt->cfg.log_user, line);
+    *f = (kn_fault){0};
+}
+
 /* Lowers and compiles what has been claimed. */
 static bool build_schedule(kr_context *rt, kr_schedule *s, kn_fault *f) {
     double start = kn_now();
@@ -134,8 +148,13 @@ static bool build_schedule(kr_context *rt, kr_schedule *s, kn_fault *f) {
 #if defined(KN_DEBUG_VERIFY) && KN_DEBUG_VERIFY
     run.verify = true;
 #endif
-    bool ok = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f) &&
-              progress(rt, "compiling", 1, f);
+    bool ok = progress(rt, "compiling", 0, f) && kl_lower(&s->p, &run, f) && compile(rt, &s->p, f);
+    if (!ok && kt_of(&s->p.target)->machine && (f->code == KN_ERR_UNSUPPORTED || f->code == KN_ERR_DEVICE)) {
+        fall_back(rt, f);
+        kl_program_again(&s->p);
+        ok = kl_lower(&s->p, &run, f) && compile(rt, &s->p, f);
+    }
+    ok = ok && progress(rt, "compiling", 1, f);
     kl_forget_why(&s->p); /* the schedule may outlive this context */
     rt->stats.compile_seconds += kn_now() - start;
     rt->stats.schedules += ok;

@@ -6,6 +6,7 @@
 #include "target/target.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 kn_runtime *kr_shared_new(const kn_alloc *a, const kn_config *cfg, kn_fault *f) {
     kn_runtime *s = kn_zalloc(a, sizeof *s);
@@ -39,6 +40,7 @@ void kr_shared_drop(kn_runtime *s) {
     for (size_t i = 0; i < s->nschedule; i++) kr_schedule_free(s, s->schedule[i]);
     kn_free(s->a, s->schedule, s->schedule_cap * sizeof *s->schedule);
     kd_cc_free(s->cc);
+    kd_native_free(s->native);
     kn_str_free(&s->cache_dir);
     kn_str_free(&s->cc_name);
     pthread_cond_destroy(&s->settled);
@@ -70,6 +72,38 @@ kd_cc *kr_compiler(kn_runtime *s, kn_fault *f) {
     kd_cc *cc = s->cc;
     pthread_mutex_unlock(&s->lock);
     return cc;
+}
+
+bool kr_load_code(kn_runtime *s, kl_program *p, void (*warn)(void *user, const char *line), void *user, kn_fault *f) {
+    kd_native_options o;
+    kd_code          *code = kn_zalloc(p->alloc, p->nkernel * sizeof *code);
+    if (!code) return kn_oom(f);
+    for (size_t i = 0; i < p->nkernel; i++) {
+        const kl_kernel *k = &p->kernel[i];
+        code[i] = (kd_code){.name = k->name, .bytes = k->source, .len = k->source_len, .align = 64};
+    }
+    pthread_mutex_lock(&s->lock);
+    bool ok = s->native || (kd_native_env(&o, f) && (s->native = kd_native_new(s->a, &o, f)));
+    ok = ok && kd_native_load(s->native, code, (int)p->nkernel, warn, user, f);
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < p->nkernel && ok; i++) memcpy(&p->kernel[i].fn, &code[i].at, sizeof p->kernel[i].fn);
+    kn_free(p->alloc, code, p->nkernel * sizeof *code);
+    return ok;
+}
+
+void kr_unload_code(kn_runtime *s, kl_program *p) {
+    bool any = false; /* a schedule that was never compiled is dropped under the lock */
+    for (size_t i = 0; i < p->nkernel; i++) any |= p->kernel[i].machine && p->kernel[i].fn;
+    if (!any) return;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < p->nkernel; i++) {
+        void *at;
+        if (!p->kernel[i].machine || !p->kernel[i].fn) continue;
+        memcpy(&at, &p->kernel[i].fn, sizeof at);
+        kd_native_unload(s->native, at);
+        p->kernel[i].fn = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 int kr_threads(int asked) {

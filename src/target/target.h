@@ -20,6 +20,7 @@ typedef struct kt_target kt_target;
 typedef struct kt_choice {
     const kt_target *target;
     int              level; /* features, as the target counts them; 0: what the machine has */
+    bool             listing; /* Render shows machine code as text too */
     int              regs;  /* registers of a class to use at most, 0: all; for tests of spilling */
 } kt_choice;
 
@@ -27,6 +28,8 @@ typedef struct kt_choice {
 typedef struct kt_output {
     char    *text; /* 0-terminated, size + 1 bytes; machine code: size bytes */
     size_t   size;
+    char    *listing; /* 0-terminated, listing_size + 1 bytes, where it was asked for of machine code; else NULL */
+    size_t   listing_size;
     int64_t  chunks;
     uint32_t spills; /* of machine code: registers that were put by in an innermost loop, stores and loads */
 } kt_output;

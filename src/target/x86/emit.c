@@ -4,6 +4,7 @@
  * in general registers are extended to 64 bits as their dtype says; floats narrower than f32 are f32 in registers. */
 #include "target/x86/emit.h"
 
+#include "target/x86/disasm.h"
 #include "target/x86/helpers.h"
 
 #include <string.h>
@@ -15,6 +16,28 @@ void kx_refused(kx_writer *e, kn_ref n, const char *what) {
 
 void kx_put(kx_writer *e, kx_ins i) {
     kx_emit(&e->code, &i);
+    if (!e->list) return;
+    kn_str_puts(e->list, "    ");
+    kx_print(e->list, &i);
+    kn_str_puts(e->list, "\n");
+}
+
+void kx_here(kx_writer *e, int32_t label) {
+    kx_bind(&e->code, label);
+    if (e->list) kn_str_putf(e->list, ".L%d:\n", (int)label);
+}
+
+void kx_jcc(kx_writer *e, kx_cond cond, int32_t label) {
+    kx_ins i = kx_i(KX_JCC, 0);
+    i.cond   = (uint8_t)cond;
+    i.label  = label;
+    kx_put(e, i);
+}
+
+void kx_jump(kx_writer *e, int32_t label) {
+    kx_ins i = kx_i(KX_JMP, 0);
+    i.label  = label;
+    kx_put(e, i);
 }
 
 /* ---- constants ------------------------------------------------------------------------------------------------- */
@@ -253,7 +276,7 @@ static void em_emit_thunks(kx_writer *e) {
     int                  bytes = e->avx512 ? 64 : 32;
     for (int h = 0; h < KX_HELPERS; h++) {
         if (!e->thunk[h]) continue;
-        kx_bind(&e->code, e->thunk[h]);
+        kx_here(e, e->thunk[h]);
         for (int back = 0; back < 2; back++) {
             int32_t at = e->save + 8; /* the return address lies below the frame */
             for (int k = 0; k < KN_COUNT(gp); k++, at += 8)
@@ -320,7 +343,7 @@ static void em_compare_bound(kx_writer *e, const kx_loop *l) {
 
 static void em_skip_unless_first(kx_writer *e, int32_t to) {
     kx_put(e, kx_imm(em_in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), e->low), 0));
-    kx_emit_jcc(&e->code, KXCC_NE, to);
+    kx_jcc(e, KXCC_NE, to);
 }
 
 static void em_open_loop(kx_writer *e, int number) {
@@ -338,7 +361,7 @@ static void em_open_loop(kx_writer *e, int number) {
     kx_done(e, l->range, r);
     if (l->shared || !em_is_const(e, b) || kg_const_int(e->g, b) <= 0) {
         em_compare_bound(e, l);
-        kx_emit_jcc(&e->code, KXCC_GE, e->out[number]);
+        kx_jcc(e, KXCC_GE, e->out[number]);
     }
     for (uint32_t j = l->open; j < l->close; j++) { /* steps start */
         kn_ref s = p->list[j];
@@ -369,7 +392,7 @@ static void em_open_loop(kx_writer *e, int number) {
         kx_done(e, s, d);
     }
     if (l->inner) kx_align(&e->code, 32);
-    kx_bind(&e->code, e->top[number]);
+    kx_here(e, e->top[number]);
 }
 
 static void em_close_loop(kx_writer *e, int number) {
@@ -382,8 +405,8 @@ static void em_close_loop(kx_writer *e, int number) {
     }
     em_add_const(e, em_value_of(e, l->range), 1);
     em_compare_bound(e, l);
-    kx_emit_jcc(&e->code, KXCC_L, e->top[number]);
-    kx_bind(&e->code, e->out[number]);
+    kx_jcc(e, KXCC_L, e->top[number]);
+    kx_here(e, e->out[number]);
 }
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */
@@ -409,6 +432,11 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
     if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
+    if (e->list) {
+        kn_str_puts(e->list, "  ; ");
+        kg_print_node(e->g, n, e->list);
+        kn_str_puts(e->list, "\n");
+    }
     if (op == KN_OP_RANGE)
         em_open_loop(e, em_loop_of_range(e, n));
     else if (op == KN_OP_END)
@@ -418,7 +446,7 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
         int32_t past  = guard ? kx_label(&e->code) : 0;
         if (guard) em_skip_unless_first(e, past);
         kx_emit_store(e, n);
-        if (guard) kx_bind(&e->code, past);
+        if (guard) kx_here(e, past);
     } else if (op != KN_OP_LOAD || v->same != kx_root_of(e->g, kg_at(e->g, n, 0)))
         em_emit_value(e, n);
 }
@@ -458,11 +486,11 @@ static void em_prologue(kx_writer *e) {
     if (p->frame > 4096) { /* pages of the stack are touched in order */
         int32_t top = kx_label(&e->code);
         kx_put(e, kx_mov_const(KX_A, p->frame / 4096));
-        kx_bind(&e->code, top);
+        kx_here(e, top);
         kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), 4096));
         kx_put(e, kx_mem(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_A), KX_RSP, 0));
         kx_put(e, kx_i1(KX_DEC, 8, KX_A));
-        kx_emit_jcc(&e->code, KXCC_NE, top);
+        kx_jcc(e, KXCC_NE, top);
     }
     kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), p->frame % 4096 + (p->frame > 4096 ? 0 : p->frame / 4096 * 4096)));
     kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_RSP, 0), -64));
@@ -487,11 +515,17 @@ static void em_epilogue(kx_writer *e) {
     kx_put(e, kx_i(KX_RET, 0));
 }
 
-bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *out, kn_fault *f) {
+bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f) {
+    kn_str    list;
     kx_plan   p;
     kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = kx_level(c) == KX_AVX512};
     if (!kx_plan_make(&p, g, linear, c, f)) return false;
     kx_code_init(&e.code, kg_alloc(g), e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2, f);
+    kn_str_init(&list, kg_alloc(g));
+    if (c->listing) {
+        e.list = &list;
+        kn_str_putf(&list, "%s:\n", symbol);
+    }
     e.v0    = p.scratch[0];
     e.v1    = p.scratch[1];
     e.v2    = p.scratch[2];
@@ -512,6 +546,12 @@ bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *
         out->size   = e.code.len;
         out->spills = p.spills;
     }
+    if (ok && c->listing && (list.failed || !(out->listing = kn_zalloc(kg_alloc(g), list.len + 1)))) ok = kn_oom(f);
+    if (ok && c->listing) {
+        memcpy(out->listing, kn_str_c(&list), list.len);
+        out->listing_size = list.len;
+    }
+    kn_str_free(&list);
     kx_code_free(&e.code);
     kn_free(kg_alloc(g), e.local, p.size * sizeof *e.local);
     kx_plan_free(&p);

@@ -29,13 +29,17 @@ typedef struct kx_writer {
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
+    kn_str         *list; /* the instructions as text, or NULL */
     int             v0, v1, v2, v3; /* scratch: of sequences, of a result, of sources */
 } kx_writer;
 
 enum { KX_A = KX_RAX, KX_D = KX_RDX, KX_C = KX_RCX, KX_K0 = 7, KX_K1 = 6 }; /* scratch registers and masks */
 
 /* emit.c: operands */
-void kx_put(kx_writer *e, kx_ins i);
+void   kx_put(kx_writer *e, kx_ins i);
+void   kx_here(kx_writer *e, int32_t label);
+void   kx_jcc(kx_writer *e, kx_cond cond, int32_t label);
+void   kx_jump(kx_writer *e, int32_t label);
 void kx_refused(kx_writer *e, kn_ref n, const char *what);
 /* Registers that hold n: `scratch` where it is in the frame or a constant. */
 int kx_predicate(int op); /* of vcmp, for a comparison of floats */

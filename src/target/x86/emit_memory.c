@@ -157,7 +157,7 @@ static void el_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
         kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
     else
         kx_put(e, kx_i2(KX_TEST, 4, rm.reg, rm.reg));
-    kx_emit_jcc(&e->code, KXCC_E, past);
+    kx_jcc(e, KXCC_E, past);
 }
 
 static kx_form_id el_masked_move(int dt, bool store) {
@@ -218,7 +218,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_load_real(e, d, dt, &m);
     else
         el_load_integer(e, d, dt, &m);
-    if (past) kx_bind(&e->code, past);
+    if (past) kx_here(e, past);
     kx_done(e, n, d);
 }
 
@@ -272,5 +272,5 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
                        &m));
     else
         kx_put(e, el_like(kx_i2(KX_MOV_ST, kn_dsize(dt), KX_IN_MEM, kx_gp(e, x, KX_A)), &m));
-    if (past) kx_bind(&e->code, past);
+    if (past) kx_here(e, past);
 }

@@ -23,7 +23,7 @@ static void es_mov(kx_writer *e, int to, int from) {
 }
 
 static void es_jump(kx_writer *e, int cond, int32_t to) {
-    kx_emit_jcc(&e->code, (kx_cond)cond, to);
+    kx_jcc(e, (kx_cond)cond, to);
 }
 
 /* ---- integers -------------------------------------------------------------------------------------------------- */
@@ -249,23 +249,23 @@ static void es_divide(kx_writer *e, kn_ref n) {
         kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
         kx_put(e, op == KN_OP_IDIV ? kx_imm(kx_i2(KX_SUBI, 8, KX_A, 0), 1) : kx_i2(KX_ADD, 8, KX_D, KX_C));
     }
-    if (!v || (sign && v <= 0)) kx_emit_jump(&e->code, done);
+    if (!v || (sign && v <= 0)) kx_jump(e, done);
     if (!v) {
-        kx_bind(&e->code, zero);
+        kx_here(e, zero);
         if (op == KN_OP_IDIV)
             kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
         else
             es_mov(e, KX_D, KX_A);
-        if (sign) kx_emit_jump(&e->code, done);
+        if (sign) kx_jump(e, done);
     }
     if (sign && v <= 0) {
-        kx_bind(&e->code, minus);
+        kx_here(e, minus);
         if (op == KN_OP_IDIV)
             kx_put(e, kx_i1(KX_NEG, 8, KX_A));
         else
             kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
     }
-    kx_bind(&e->code, done);
+    kx_here(e, done);
     if (sign) kx_extend(e, r, dt);
     es_mov(e, d, r);
     kx_done(e, n, d);
@@ -296,8 +296,8 @@ static void es_real_to_integer(kx_writer *e, kn_ref n) {
         kx_put(e, es_at_double(e, kx_i2(KX_VUCOMISD, 0, x, KX_IN_MEM), 9223372036854775808.0));
         es_jump(e, KXCC_AE, big);
         kx_put(e, kx_i2(KX_VCVTTSD2SI, 8, KX_A, x));
-        kx_emit_jump(&e->code, done);
-        kx_bind(&e->code, big);
+        kx_jump(e, done);
+        kx_here(e, big);
         kx_put(e, es_at_double(e, kx_i3(KX_VSUBSD, 0, x, x, KX_IN_MEM), 9223372036854775808.0));
         kx_put(e, kx_i2(KX_VCVTTSD2SI, 8, KX_A, x));
         kx_put(e, kx_mov_const(KX_D, INT64_MIN));
@@ -315,7 +315,7 @@ static void es_real_to_integer(kx_writer *e, kn_ref n) {
         }
         kx_put(e, kx_i2(KX_VCVTTSD2SI, 8, KX_A, x));
     }
-    kx_bind(&e->code, done);
+    kx_here(e, done);
     es_mov(e, d, KX_A);
     kx_done(e, n, d);
 }
@@ -395,7 +395,7 @@ void kx_round(kx_writer *e, int v, int dt) {
         kx_put(e, kx_mem_index(kx_i2(KX_LEA, 4, KX_A, KX_IN_MEM), KX_A, KX_D, 1, 0x7fff));
         kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, KX_A, 0), -65536));
         kx_put(e, kx_i2(KX_VMOVD, 0, v, KX_A));
-        kx_bind(&e->code, nan);
+        kx_here(e, nan);
     } else {
         kx_put(e, kx_i3(KX_VCVTSS2SD, 0, v, v, v));
         kx_put(e, kx_mem(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), KX_RSP, e->args));
@@ -449,7 +449,7 @@ static void es_extreme_real(kx_writer *e, kn_ref n) {
     kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, a, a));
     es_jump(e, KXCC_NP, done);
     kx_move_vec(e, d, a, 16);
-    kx_bind(&e->code, done);
+    kx_here(e, done);
     kx_done(e, n, d);
 }
 
@@ -464,7 +464,7 @@ static void es_select_real(kx_writer *e, kn_ref n) { /* d is none of the sources
         kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
     es_jump(e, KXCC_E, done);
     kx_move_vec(e, d, kx_get(e, es_src(e, n, 1), 16, d, n), 16);
-    kx_bind(&e->code, done);
+    kx_here(e, done);
     kx_done(e, n, d);
 }
 
@@ -497,8 +497,8 @@ static void es_integer_to_real(kx_writer *e, kn_ref n) {
         kx_put(e, kx_i2(KX_TEST, 8, x, x));
         es_jump(e, KXCC_S, big);
         kx_put(e, kx_i3(form, 8, d, d, x));
-        kx_emit_jump(&e->code, done);
-        kx_bind(&e->code, big);
+        kx_jump(e, done);
+        kx_here(e, big);
         es_mov(e, KX_D, x);
         es_mov(e, KX_A, x);
         kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_D, 0), 1));
@@ -506,7 +506,7 @@ static void es_integer_to_real(kx_writer *e, kn_ref n) {
         kx_put(e, kx_i2(KX_OR, 8, KX_D, KX_A));
         kx_put(e, kx_i3(form, 8, d, d, KX_D));
         kx_put(e, kx_i3(dbl ? KX_VADDSD : KX_VADDSS, 0, d, d, d));
-        kx_bind(&e->code, done);
+        kx_here(e, done);
     } else {
         kx_put(e, kx_i3(form, 8, d, d, x));
     }

@@ -20,8 +20,7 @@ static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *
 
 static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
                           kn_fault *f) {
-    (void)symbol;
-    return kx_render(g, linear, c, out, f);
+    return kx_render(g, linear, symbol, c, out, f);
 }
 
 const kt_target kt_x86 = {

@@ -12,6 +12,6 @@ int kx_level(const kt_choice *c);
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
 /* Render (emit.c). */
-bool kx_render(const kn_graph *g, kn_ref linear, const kt_choice *c, kt_output *out, kn_fault *f);
+bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f);
 
 #endif
