@@ -338,7 +338,7 @@ static kn_ref ct_build_effect(kx_cut *c, kn_ref n) {
     uint32_t  k = kg_nsrc(g, n);
     kn_ref   *src, r;
     if (kg_op(g, n) == KN_OP_STORE) return kx_store(c, n);
-    if (kg_op(g, n) == KN_OP_PREFETCH) return kg_list(g, KN_OP_GROUP, NULL, 0); /* a hint, not taken yet */
+    if (kg_op(g, n) == KN_OP_PREFETCH) return kx_prefetch(c, n);
     for (uint32_t i = 0; i < k; i++)
         if (!kx_sca(c, kg_at(g, n, i), 0)) return 0;
     if (!(src = kn_arena_get(&c->arena, ((size_t)k + 1) * sizeof *src))) return kn_oom(c->f), 0;
@@ -396,7 +396,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         int      op    = kg_op(g, x);
         uint32_t first = 0;
         if (!c->mark[x]) continue;
-        if (op == KN_OP_LOAD || op == KN_OP_STORE) {
+        if (op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH) {
             kn_ref    at = kg_at(g, x, 0), st = kx_storage(g, at);
             kn_affine f;
             first = 1;

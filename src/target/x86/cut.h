@@ -80,5 +80,6 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype);
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
 kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane);
 kn_ref kx_store(kx_cut *c, kn_ref n);
+kn_ref kx_prefetch(kx_cut *c, kn_ref n);
 
 #endif

@@ -247,3 +247,20 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
         if (!part[k] && !(part[k] = cm_store_cell(c, n, &a, &d, k / d.nchunk, (int)(k % d.nchunk)))) return 0;
     return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
 }
+
+/* A hint for the lines that a tile touches: one a row, and one for every sixteen lanes of a run. */
+kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
+    kx_tile    d;
+    cm_address a;
+    kn_ref     at = kg_at(c->g, n, 0), part[256];
+    int        m  = 0;
+    kx_tile_of(c, at, &d);
+    if (!cm_find_address(c, at, &d, &a)) return 0;
+    for (int64_t row = 0; row < d.rows; row++)
+        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += 16) {
+            kn_ref place = cm_element_place(c, &a, at, &d, row, lane, 1);
+            if (!place) return 0;
+            part[m++] = kg_op1(c->g, KN_OP_PREFETCH, place);
+        }
+    return m == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, m);
+}

@@ -441,6 +441,8 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
         em_open_loop(e, em_loop_of_range(e, n));
     else if (op == KN_OP_END)
         em_close_loop(e, em_loop_of_range(e, kg_at(e->g, n, 1)));
+    else if (op == KN_OP_PREFETCH)
+        kx_put(e, kx_at_place(e, kx_i1(KX_PREFETCHT0, 0, KX_IN_MEM), kg_at(e->g, n, 0)));
     else if (op == KN_OP_STORE) {
         bool    guard = e->p->loop_of[at] < 0 && kg_space(e->g, kg_at(e->g, n, 0)) == KN_GLOBAL;
         int32_t past  = guard ? kx_label(&e->code) : 0;

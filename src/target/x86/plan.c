@@ -84,7 +84,7 @@ enum { KX_MAX_OPERANDS = 16 };
 
 static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
     kx_spot a;
-    int        n = 0;
+    int     n = 0;
     if (pl_is_cell(p->g, place)) {
         out[n++] = kx_root_of(p->g, place);
         return n;
@@ -105,7 +105,8 @@ static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         return m;
     }
     switch (op) {
-    case KN_OP_LOAD: m += pl_place_operands(p, kg_at(g, n, 0), out + m); break;
+    case KN_OP_LOAD:
+    case KN_OP_PREFETCH: m += pl_place_operands(p, kg_at(g, n, 0), out + m); break;
     case KN_OP_STORE:
         if (!pl_is_cell(g, kg_at(g, n, 0))) m += pl_place_operands(p, kg_at(g, n, 0), out + m);
         break;
@@ -115,7 +116,7 @@ static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     case KN_OP_BITCAST: break;
     default: return 0;
     }
-    for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE ? 1 : 0; k < kg_nsrc(g, n); k++) {
+    for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH; k < kg_nsrc(g, n); k++) {
         kn_ref s = kg_at(g, n, k);
         if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD)
             continue; /* ADD: lane numbers */
@@ -187,7 +188,8 @@ static void pl_count_uses(kx_plan *p) {
     for (uint32_t i = p->n; i-- > 0;) {
         kn_ref x  = p->list[i];
         int    op = kg_op(p->g, x);
-        if (op == KN_OP_STORE || op == KN_OP_END || pl_is_loop(p->g, x)) p->value[x].needed = true;
+        if (op == KN_OP_STORE || op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, x))
+            p->value[x].needed = true;
         if (!p->value[x].needed) continue;
         p->value[x].step = pl_is_step(p, x);
         int m            = pl_operands(p, x, o);
@@ -386,7 +388,7 @@ static void pl_find_intervals(kx_plan *p) {
         for (int k = 0; k < m; k++) pl_touch(p, o[k], at, l);
         if (op == KN_OP_STORE && pl_is_cell(g, kg_at(g, x, 0)))
             pl_define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
-        else if (op != KN_OP_STORE && op != KN_OP_END)
+        else if (op != KN_OP_STORE && op != KN_OP_PREFETCH && op != KN_OP_END)
             pl_define(p, x, pl_writes_early(p, x) ? at - 1 : at, l);
     }
 }
