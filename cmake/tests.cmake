@@ -66,6 +66,19 @@ foreach(_source IN LISTS _tests)
     ENVIRONMENT "KOINE_CACHE=off")
 endforeach()
 
+# Over all 2^32 values of f32, a function a test: some minutes each.
+if(TARGET test_api_accuracy)
+  foreach(_name IN ITEMS exp2 log2 sin exp log sqrt rsqrt recip trunc tanh erf sigmoid silu gelu)
+    add_test(NAME accuracy.${_name} COMMAND test_api_accuracy --all ${_name}
+      WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    set_tests_properties(accuracy.${_name} PROPERTIES LABELS full TIMEOUT 3600 ENVIRONMENT "KOINE_CACHE=off")
+  endforeach()
+endif()
+if(TARGET test_rules_bare)
+  add_test(NAME accuracy.round COMMAND test_rules_bare --all WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  set_tests_properties(accuracy.round PROPERTIES LABELS full TIMEOUT 3600 ENVIRONMENT "KOINE_CACHE=off")
+endif()
+
 # examples/*.c are what a user would write: koine.h alone. Built and run.
 file(GLOB _examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
 foreach(_source IN LISTS _examples)

@@ -68,9 +68,14 @@ static double distance(float y, double want) {
     if (want == 0) return y == 0 && !signbit(y) == !signbit(want) ? 0 : INFINITY;
     if (isinf((float)want) && isinf(y)) return (y > 0) == (want > 0) ? 0 : INFINITY;
     if (isinf(want)) return INFINITY;
-    int e = ilogb(want) < -126 ? -126 : ilogb(want);
-    return fabs((isinf(y) ? copysign(0x1p128, (double)y) : (double)y) - want) *
-           ldexp(1, FLT_MANT_DIG - 1 - (e > 127 ? 127 : e));
+    uint64_t bits;
+    memcpy(&bits, &want, sizeof bits);
+    int e = (int)(bits >> 52 & 0x7ff) - 1023; /* written out: ilogb and ldexp would take most of the time */
+    e     = e < -126 ? -126 : e > 127 ? 127 : e;
+    double steps;
+    bits = (uint64_t)(1023 + FLT_MANT_DIG - 1 - e) << 52;
+    memcpy(&steps, &bits, sizeof steps);
+    return fabs((isinf(y) ? copysign(0x1p128, (double)y) : (double)y) - want) * steps;
 }
 
 enum { CHUNK = 1 << 18 };
@@ -119,13 +124,89 @@ static void sampled(void) {
     kn_close(kn);
 }
 
-static int all_of(const char *name) {
-    kn_context *kn = api_open("CPU");
-    for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++)
-        if (!strcmp(name, functions[i].name)) measure(kn, &functions[i], 1);
+static const char *only;
+
+static void all_of(void) {
+    kn_context *kn    = api_open("CPU");
+    bool        found = false;
+    for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++) {
+        if (strcmp(only, functions[i].name)) continue;
+        measure(kn, &functions[i], 1);
+        found = true;
+    }
+    CHECK(found);
     kn_close(kn);
-    return check_result();
 }
+
+/* ---- f64 --------------------------------------------------------------------------------------------------------- */
+
+static long double exact_sigmoid64(long double x) {
+    return 1 / (1 + expl(-x));
+}
+static long double exact_rsqrt64(long double x) {
+    return 1 / sqrtl(x);
+}
+
+static const struct {
+    const char *name;
+    kn_tensor *(*build)(kn_tensor *x);
+    long double (*exact)(long double x);
+    double bound, lo, hi; /* where the sample lies beside the special values */
+} wide[] = {
+    {"exp2", kn_exp2, exp2l, 2, -1080, 1030},
+    {"log2", kn_log2, log2l, 2, 0, 4},
+    {"exp", kn_exp, expl, 4, -746, 710},
+    {"log", kn_log, logl, 4, 0, 4},
+    {"tanh", kn_tanh, tanhl, 4, -20, 20},
+    {"erf", kn_erf, erfl, 4, -7, 7},
+    {"sigmoid", kn_sigmoid, exact_sigmoid64, 4, -745, 40},
+    {"sqrt", kn_sqrt, sqrtl, 0.5, 0, 1e6},
+    {"rsqrt", kn_rsqrt, exact_rsqrt64, 2, 0, 1e6},
+    {"sin", kn_sin, sinl, 2, -1e6, 1e6},
+};
+
+static double distance64(double y, long double want) {
+    if (isnan(want) || isnan(y)) return isnan(want) && isnan(y) ? 0 : INFINITY;
+    if (want == 0) return y == 0 && !signbit(y) == !signbit(want) ? 0 : INFINITY;
+    if (isinf((double)want) && isinf(y)) return (y > 0) == (want > 0) ? 0 : INFINITY;
+    if (isinf(want)) return INFINITY;
+    int e = ilogbl(want) < -1022 ? -1022 : ilogbl(want) > 1023 ? 1023 : ilogbl(want);
+    return (double)ldexpl(fabsl((isinf(y) ? copysignl(0x1p1024L, (long double)y) : (long double)y) - want), 52 - e);
+}
+
+static void sampled_f64(void) {
+    static const double special[] = {0,         -0.0,       1,         -1,    INFINITY, -INFINITY, NAN,
+                                     0x1p-1074, -0x1p-1074, 0x1p-1022, 1e308, -1e308,   1e-9,      -1e-9,
+                                     709.78,    -745.2,     0.6,       0.93,  -0.6,     1e-300};
+    static double       x[CHUNK], y[CHUNK];
+    if (LDBL_MANT_DIG < 64) SKIP("long double is no wider than double here");
+    kn_context *kn   = api_open("CPU");
+    uint64_t    seed = 1;
+    for (int k = 0; k < (int)(sizeof wide / sizeof *wide); k++) {
+        double most = 0, at = 0;
+        for (int i = 0; i < CHUNK; i++) {
+            seed       = seed * 6364136223846793005u + 1442695040888963407u;
+            uint64_t r = seed ^ seed >> 29;
+            double   u = (double)(r >> 11) * 0x1p-53;
+            x[i]       = wide[k].lo + (wide[k].hi - wide[k].lo) * u;
+            if (i % 4 == 1) memcpy(&x[i], &r, sizeof r);
+            if (i % 4 == 2) x[i] = (u - 0.5) * 4;
+        }
+        memcpy(x, special, sizeof special);
+        kn_scope *s = kn_begin(kn);
+        CHECK_EQ(kn_read(wide[k].build(kn_from(kn, x, KN_F64, KN_DIMS(CHUNK))), KN_F64, y, sizeof y), KN_OK);
+        CHECK_EQ(kn_end(s), KN_OK);
+        for (int i = 0; i < CHUNK; i++) {
+            double ulp = distance64(y[i], wide[k].exact((long double)x[i]));
+            if (ulp > most) most = ulp, at = x[i];
+        }
+        printf("     %-8s %8.3f units in the last place of f64, at %.17g\n", wide[k].name, most, at);
+        CHECK(most <= wide[k].bound);
+    }
+    kn_close(kn);
+}
+
+/* ---- pow, and what kernels hold ---------------------------------------------------------------------------------- */
 
 /* Kernels of f32 hold no call that is made lane by lane. */
 static void no_calls(void) {
@@ -186,8 +267,13 @@ static void powers(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 2 && !strcmp(argv[1], "--all")) return all_of(argv[2]);
+    if (argc > 2 && !strcmp(argv[1], "--all")) {
+        only = argv[2];
+        RUN(all_of);
+        return check_result();
+    }
     RUN(sampled);
+    RUN(sampled_f64);
     RUN(powers);
     RUN(no_calls);
     return check_result();

@@ -551,12 +551,110 @@ static void casts_between_all(void) {
     each_dtype(true);
 }
 
+/* Functions of narrow floats, all values of them: compiled, in f32 and rounded, against what is rounded once. */
+static void narrow_functions(void) {
+    static const int function[] = {KN_OP_EXP2, KN_OP_LOG2, KN_OP_SIN, KN_OP_SQRT, KN_OP_RECIP, KN_OP_TRUNC};
+    static char      data[1 << 17];
+    for (int dt = KN_F8E4M3; dt <= KN_BF16; dt++) {
+        int64_t   n  = INT64_C(1) << bits_of(dt);
+        kn_graph *g  = kg_new(NULL);
+        kn_ref    x  = kg_param(g, 0, dt, &n, 1), y[KN_COUNT(function)];
+        kn_array  in = {data, n, dt};
+        kn_value  out[KN_COUNT(function)];
+        kn_fault  f    = {0};
+        int       nout = KN_COUNT(out);
+        for (int64_t i = 0; i < n; i++) {
+            uint8_t  b = (uint8_t)i;
+            uint16_t h = (uint16_t)i;
+            memcpy(data + i * kn_dsize(dt), kn_dsize(dt) == 1 ? (void *)&b : (void *)&h, (size_t)kn_dsize(dt));
+        }
+        for (int k = 0; k < KN_COUNT(function); k++) y[k] = kg_op1(g, function[k], x);
+        bool ok = kr_run_program(cpu, g, kg_list(g, KN_OP_TUPLE, y, KN_COUNT(y)), &in, 1, out, &nout, &f);
+        if (!CHECK(ok)) printf("     %s\n", f.text);
+        for (int k = 0; k < KN_COUNT(function) && ok; k++) {
+            long off = 0, far = 0;
+            for (int64_t i = 0; i < n; i++) {
+                real   lo;
+                number a = get(data, i, dt), got = get(out[k].data, i, dt);
+                real   v    = float_of(function[k], dt, a.f, 0, 0, &lo);
+                number want = rounded(v, v == 0 ? v : 0, dt);
+                off += !same(got, want, dt, false, false);
+                far += !same(got, want, dt, true, true);
+            }
+            printf("     %s of %s: %ld of %ld values are the next one\n", kn_ops[function[k]].name, kn_dtypes[dt].name,
+                   off, (long)n);
+            CHECK_EQ(far, 0);
+            CHECK(off <= (k < 3 && bits_of(dt) == 16 ? 8 : 0));
+            kn_value_free(NULL, &out[k]);
+        }
+        kg_free(g);
+    }
+}
+
+/* Threefry as its paper has it: a word at a time, the key injected after every four rounds. */
+static uint64_t threefry(uint64_t counter, uint64_t key) {
+    static const int turn[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+    uint32_t         x[2]    = {(uint32_t)counter, (uint32_t)(counter >> 32)};
+    uint32_t         k[3]    = {(uint32_t)key, (uint32_t)(key >> 32), UINT32_C(0x1BD11BDA)};
+    k[2] ^= k[0] ^ k[1];
+    x[0] += k[0], x[1] += k[1];
+    for (uint32_t round = 0; round < 20; round++) {
+        x[0] += x[1];
+        x[1] = (x[1] << turn[round % 8] | x[1] >> (32 - turn[round % 8])) ^ x[0];
+        if (round % 4 == 3) {
+            uint32_t times = round / 4 + 1;
+            x[0] += k[times % 3];
+            x[1] += k[(times + 1) % 3] + times;
+        }
+    }
+    return (uint64_t)x[1] << 32 | x[0];
+}
+
+static void threefry_and_bits(void) {
+    static uint64_t c[MOST], k[MOST];
+    kn_graph       *g     = kg_new(NULL);
+    int64_t         n     = MOST - 1;
+    kn_ref          x     = kg_param(g, 0, KN_U64, &n, 1), y[8];
+    kn_array        in[2] = {{c, n, KN_U64}, {k, n, KN_U64}};
+    kn_value        out[2][8];
+    kn_fault        f       = {0};
+    int             nout[2] = {8, 8}, to[8] = {KN_I64, KN_F64, KN_INDEX, KN_U32, KN_F32, KN_U16, KN_F16, KN_I8};
+    for (int i = 0; i < MOST; i++)
+        c[i] = i % 3 ? draw() : (uint64_t)i, k[i] = i % 5 ? draw() : UINT64_MAX - (uint64_t)i;
+    c[0] = k[0] = 0;
+    y[0]        = kg_op2(g, KN_OP_THREEFRY, x, kg_param(g, 1, KN_U64, &n, 1));
+    for (int i = 1; i < 8; i++) y[i] = kg_bitcast(g, x, to[i]);
+    kn_ref root = kg_list(g, KN_OP_TUPLE, y, 8);
+    bool   ok   = kn_eval(g, root, in, 2, out[0], &nout[0], NULL, &f);
+    if (CHECK(ok) && CHECK(kr_run_program(cpu, g, root, in, 2, out[1], &nout[1], &f)))
+        for (int e = 0; e < 2; e++) {
+            long bad = 0;
+            for (int64_t i = 0; i < n; i++) bad += ((uint64_t *)out[e][0].data)[i] != threefry(c[i], k[i]);
+            CHECK_EQ(bad, 0);
+            CHECK_EQ(((uint64_t *)out[e][0].data)[0], INT64_C(0) + (long long)UINT64_C(0x99ba4efe6b200159));
+            for (int v = 1; v < 8; v++) {
+                bad = 0; /* bits are kept, but those of a NaN */
+                for (int64_t i = 0; i < out[e][v].numel; i++) {
+                    number was = get(c, i, to[v]), is = get(out[e][v].data, i, to[v]);
+                    bad += is_float(to[v]) ? !same(is, was, to[v], false, true) : is.i != was.i;
+                }
+                CHECK_EQ(bad, 0);
+            }
+            for (int v = 0; v < 8; v++) kn_value_free(NULL, &out[e][v]);
+        }
+    else
+        printf("     %s\n", f.text);
+    kg_free(g);
+}
+
 int main(void) {
     kn_fault f = {0};
     make_formats();
     if (!CHECK((cpu = kr_new(NULL, &(kn_config){.device = "CPU", .threads = 1}, &f)) != NULL)) return check_result();
     RUN(ops_of_every_dtype);
     RUN(casts_between_all);
+    RUN(narrow_functions);
+    RUN(threefry_and_bits);
     kr_free(cpu);
     return check_result();
 }
