@@ -485,6 +485,16 @@ static void program_add(program *p, kn_ref value, int which) {
     p->to[p->n++]  = kg_dtype(p->g, value);
 }
 
+/* MULACC as compiled code may have it where the machine cannot fuse, or needs the product by itself too. */
+static bool twice_rounded(number got, const number *x, int dt) {
+    if (dt == KN_F32) {
+        volatile float p = (float)x[0].f * (float)x[1].f, s = p + (float)x[2].f;
+        return same(got, (number){.f = (real)s}, dt, false, true);
+    }
+    volatile double p = (double)x[0].f * (double)x[1].f, s = p + (double)x[2].f;
+    return dt == KN_F64 && same(got, (number){.f = (real)s}, dt, false, true);
+}
+
 /* All values of the program by both engines against the third opinion; how many were compared. */
 static long program_check(program *p, const kn_array *slot, bool zero_sign) {
     kn_ref   root = kg_list(p->g, KN_OP_TUPLE, p->value, p->n);
@@ -502,8 +512,10 @@ static long program_check(program *p, const kn_array *slot, bool zero_sign) {
             for (int k = 0; k < 3; k++) x[k] = get(slot[k].data, i, p->dt);
             number want = p->which[v] < 0 ? cast_of(x[0], p->dt, to) : opinion(p->which[v], p->dt, x);
             for (int e = 0; e < 2; e++, done++) {
-                number got = get(out[e][v].data, i, to);
-                if (same(got, want, to, p->which[v] >= 0 && ops[p->which[v]].near, zero_sign) || bad[e]++ > 2) continue;
+                number got  = get(out[e][v].data, i, to);
+                bool   fine = same(got, want, to, p->which[v] >= 0 && ops[p->which[v]].near, zero_sign);
+                if (e && op == KN_OP_MULACC) fine = fine || twice_rounded(got, x, p->dt);
+                if (fine || bad[e]++ > 2) continue;
                 show(e ? "CPU" : "INTERP", op, p->dt, to, x, got, want);
                 CHECK_EQ(bad[e], 0);
             }
@@ -539,7 +551,7 @@ static void each_dtype(bool casts) {
         for (int k = 0; k < 3; k++) slot[k] = (kn_array){store[k], MOST, dt};
         fill(slot, MOST, dt);
         done += check_dtype(dt, casts, MOST - 3, 0);                                /* vectors, and what is left over */
-        for (int64_t i = 0; i < MOST; i += 5) done += check_dtype(dt, casts, 1, i); /* one element: scalars */
+        for (int64_t i = 0; i < MOST; i += 23) done += check_dtype(dt, casts, 1, i); /* one element: scalars */
     }
     printf("     %ld values\n", done);
 }
