@@ -39,17 +39,20 @@ static bool same_sources(const diff_side *a, kn_ref x, const diff_side *b, kn_re
     return true;
 }
 
-/* Nodes of one cause and op, those over the same sources first, then in order; then those that the stage made of a node
- * of their op. */
+/* Nodes of one cause and op, those over the same sources first, then of as many, then in order; then those that the
+ * stage made of a node of their op. */
 static void match_sides(const kn_why *w, diff_side *a, diff_side *b) {
-    for (int pass = 0; pass < 3; pass++)
+    enum { SAME, AS_MANY, ANY, MADE_OF, PASSES };
+    for (int pass = 0; pass < PASSES; pass++)
         for (kn_ref y = 1; y <= b->k->root; y++) {
             uint32_t cause = kg_cause(b->k->g, y);
-            if (pass == 2) cause = kn_cause_at(w, cause)->parent;
+            if (pass == MADE_OF) cause = kn_cause_at(w, cause)->parent;
             if (!b->number[y] || b->other[y] || !cause) continue;
             for (kn_ref x = 1; x <= a->k->root; x++) {
                 if (!a->number[x] || a->other[x] || kg_cause(a->k->g, x) != cause) continue;
-                if (kg_op(a->k->g, x) != kg_op(b->k->g, y) || (!pass && !same_sources(a, x, b, y))) continue;
+                if (kg_op(a->k->g, x) != kg_op(b->k->g, y)) continue;
+                if (pass == SAME && !same_sources(a, x, b, y)) continue;
+                if (pass == AS_MANY && kg_nsrc(a->k->g, x) != kg_nsrc(b->k->g, y)) continue;
                 a->other[x] = y;
                 b->other[y] = x;
                 break;

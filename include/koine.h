@@ -111,6 +111,7 @@ typedef struct kn_config {
                             then the runtime's, and not read here */
     /* Non-zero: each node remembers the call (function, and file and line where the macros below told them) and the
      * rules it comes from; kn_dump and KOINE_DUMP print that behind each node, and generated code has it as comments.
+     * KOINE_DUMP=STAGE+why asks for it from outside.
      * Code with other comments is other code to the cache of compiled kernels, and compiling takes longer. Of contexts
      * that share a runtime, the code has the comments of the one that compiled it. */
     int    provenance;

@@ -232,7 +232,7 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
             goto done;
         }
         src[0] = kg_copy(to, k->g, k->root);
-        kg_made_as(to, k->g, k->root); /* the call, and what it is called with */
+        kg_made_as(to, p->g, p->root); /* the call, and what it is called with */
         if (k->source && src[0]) {
             const char *text  = k->machine ? k->listing ? k->listing : "" : k->source;
             size_t      len   = k->machine ? k->listing_len : k->source_len;

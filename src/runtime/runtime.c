@@ -188,11 +188,11 @@ static bool bind(kr_context *rt, kn_graph *g, const kl_program *p, const kl_bind
 
 static void dump_new(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
                      int n) {
-    const char *want = getenv("KOINE_DUMP"); /* STAGE or STAGE:FILE */
+    const char *want = getenv("KOINE_DUMP"); /* STAGE[+why][:FILE]; kn_open looks for the +why */
     if (!want || !*want) return;
     char        stage[32];
     const char *file = strchr(want, ':');
-    snprintf(stage, sizeof stage, "%.*s", file ? (int)(file - want) : (int)strlen(want), want);
+    snprintf(stage, sizeof stage, "%.*s", (int)strcspn(want, "+:"), want);
     kn_str   s;
     kn_fault f = {0};
     kn_str_init(&s, rt->a);

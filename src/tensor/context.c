@@ -7,6 +7,7 @@
 
 #include "base/machine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CONTEXT_TEXT_(x) #x
@@ -78,6 +79,13 @@ void kn_runtime_close(kn_runtime *rt) {
     kr_shared_drop(rt);
 }
 
+/* KOINE_DUMP=STAGE+why[:FILE] asks for provenance from outside. */
+static bool dump_says_why(void) {
+    const char *want = getenv("KOINE_DUMP");
+    size_t      n    = want ? strcspn(want, ":") : 0;
+    return n > 4 && !memcmp(want + n - 4, "+why", 4);
+}
+
 kn_context *kn_open(const kn_config *user) {
     kn_config cfg = {.size = sizeof cfg};
     if (user) {
@@ -93,7 +101,7 @@ kn_context *kn_open(const kn_config *user) {
     kn_arena_init(&kn->arena, kn->alloc);
     bool ok = keep_text(kn, &cfg.device) && keep_text(kn, &cfg.target) && keep_text(kn, &cfg.machine) &&
               keep_text(kn, &cfg.cache_dir) && keep_text(kn, &cfg.cc);
-    ok = ok && (!cfg.provenance || (kn->why = kn_why_new(kn->alloc, true)));
+    ok = ok && (!(cfg.provenance || dump_says_why()) || (kn->why = kn_why_new(kn->alloc, true)));
     ok = ok && (kn->g = kg_new(kn->alloc)) && (kn->poison = kt_slot_new(kn, KT_POISON)) &&
          (kn->root = kt_slot_new(kn, KT_SCOPE));
     if (ok) kg_keep_why(kn->g, kn->why);

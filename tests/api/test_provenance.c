@@ -1,4 +1,5 @@
 /* test_provenance.c - kn_config.provenance: dumps and code say which call a node comes from. */
+#define _POSIX_C_SOURCE 200809L
 #include "api.h"
 
 #include <stdio.h>
@@ -131,10 +132,34 @@ static void test_shared(void) {
     kn_runtime_close(rt);
 }
 
+/* KOINE_DUMP=STAGE+why: from outside, of a program that does not ask for it. */
+static void test_environment(void) {
+    static const char file[] = "provenance_dump.txt";
+    char              want[100], text[20000];
+    snprintf(want, sizeof want, "rangeify+why:%s", file);
+    remove(file);
+    setenv("KOINE_DUMP", want, 1);
+    kn_context *kn   = open_with(0);
+    float       w[2] = {3, 4};
+    int         line = __LINE__ + 1;
+    kn_tensor  *x    = kn_square(kn_from(kn, w, KN_F32, KN_DIMS(2)));
+    CHECK_VALUES(x, 9, 16);
+    kn_close(kn);
+    unsetenv("KOINE_DUMP");
+    FILE *f = fopen(file, "r");
+    if (!CHECK(f != NULL)) return;
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    remove(file);
+    CHECK(strstr(text, "# after rangeify\n") == text);
+    says(text, line, "kn_square");
+}
+
 int main(void) {
     RUN(test_dumps);
     RUN(test_training);
     RUN(test_other_lines);
     RUN(test_shared);
+    RUN(test_environment);
     return check_result();
 }
