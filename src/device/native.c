@@ -41,6 +41,7 @@ struct kd_native {
 
 bool kd_native_env(kd_native_options *o, kn_fault *f) {
     const char *text = getenv("KOINE_JIT");
+    *o               = (kd_native_options){.fill = 0};
     for (const char *at = text ? text : ""; *at;) {
         size_t n = strcspn(at, ", ");
         if (n == 4 && !strncmp(at, "perf", n))

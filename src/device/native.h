@@ -36,7 +36,7 @@ typedef struct kd_native_options {
     uint8_t fill;     /* what stands between functions: an instruction that traps */
 } kd_native_options;
 
-/* From the environment: KOINE_JIT is a list of "perf" and "gdb". Unknown words are a fault. */
+/* All of *o, from the environment: KOINE_JIT is a list of "perf" and "gdb". Unknown words are a fault. */
 bool kd_native_env(kd_native_options *o, kn_fault *f);
 
 typedef struct kd_native kd_native;

@@ -282,7 +282,7 @@ static void environment(void) {
                  {"gdb,x", 0, 1, KN_ERR_ARG}};
     for (int i = 0; i < KN_COUNT(cases); i++) {
         kn_fault          f = {0};
-        kd_native_options o = {0};
+        kd_native_options o = {.perf_map = true, .debugger = true, .fill = 1}; /* whatever stood there */
         setenv("KOINE_JIT", cases[i].text, 1);
         CHECK_EQ(kd_native_env(&o, &f), cases[i].code == 0);
         CHECK(o.perf_map == cases[i].perf && o.debugger == cases[i].gdb);
