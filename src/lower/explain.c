@@ -25,7 +25,8 @@ static void put_value(const kl_fuse *z, kn_ref n, uint32_t number, kn_str *out) 
     kn_str_putf(out, " %s", kn_dtypes[kg_dtype(z->g, n)].name);
     for (int i = 0; i < rank; i++) kn_str_putf(out, "%s%lld", i ? "," : "[", (long long)dims[i]);
     kn_str_puts(out, rank ? "]" : "");
-    for (size_t w = out->len - start; w < 38; w++) kn_str_puts(out, " ");
+    do kn_str_puts(out, " ");
+    while (out->len - start < 38 && !out->failed);
 }
 
 /* "0: 1, 2: 3.50": who evaluates or reads how often. */
@@ -48,7 +49,7 @@ static void put_users(const kl_fuse *z, kn_ref n, const int *kernel_of, kn_str *
         kn_str_putf(out, "%s%d: %lld.%02lld", shown > 1 ? " " : "", kernel_of[g], (long long)(hundredths / 100),
                     (long long)(hundredths % 100));
     }
-    for (size_t w = out->len - start; w < 22; w++) kn_str_puts(out, " ");
+    while (out->len - start < 22 && !out->failed) kn_str_puts(out, " ");
 }
 
 static void put_choice(const kl_fuse *z, kn_ref n, const int *kernel_of, kn_str *out) {

@@ -12,7 +12,13 @@
 
 #include <string.h>
 
-enum { JUMPS = INT32_MAX, LATENCY = 4 /* cycles until an accumulator can be added to again */ };
+enum {
+    JUMPS   = INT32_MAX,
+    LATENCY = 4, /* cycles until an accumulator can be added to again */
+    INSERT  = 1, /* cycles to load one lane of a vector, */
+    EXTRACT = 2, /* and to store one; */
+    RAGGED  = 3  /* times that where lanes are no whole vectors, but a half, a quarter and so on */
+};
 
 typedef struct ko_site {
     uint64_t on; /* origins it depends on */
@@ -82,7 +88,7 @@ static ko_site *model_site(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *ne
     s->base = -1;
     s->node = n;
     s->on   = model_origins(g, n, nest);
-    s->size = kn_dsize(kg_dtype(g, n));
+    s->size = KN_MAX(kn_dsize(kg_dtype(g, n)), 1); /* a tuple has no type */
     return s;
 }
 
@@ -91,7 +97,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
     kn_affine form;
     kn_ref    base = kg_at(g, at, 0);
     if (!s) return false;
-    s->size = kn_dsize(kg_dtype(g, at));
+    s->size = KN_MAX(kn_dsize(kg_dtype(g, at)), 1);
     while (kg_op(g, base) == KN_OP_AFTER) base = kg_at(g, base, 0);
     for (s->base = 0; s->base < m->nbase && m->base[s->base].node != base;) s->base++;
     if (s->base == m->nbase) {
@@ -125,7 +131,7 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     ko_site *s  = model_site(m, g, in, nest);
     if (!s) return false;
     s->ops   = ops;
-    s->size  = kn_dsize(kg_dtype(g, n));
+    s->size  = KN_MAX(kn_dsize(kg_dtype(g, n)), 1);
     s->chain = op == KN_OP_REDUCE;
     s->fma   = s->chain && kg_op(g, in) == KN_OP_MUL && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_ADD;
     for (int k = 0; s->fma && k < m->nsite - 1; k++)
@@ -209,6 +215,11 @@ static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
     return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size;
 }
 
+/* An access that takes its lanes one by one. */
+static bool jumps(const ko_shape *h, const ko_site *s, int lane) {
+    return s->base >= 0 && lane >= 0 && s->on & h->origin[lane] && step_bytes(h, s, lane) > s->size;
+}
+
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
  * the lanes. */
 static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
@@ -218,10 +229,21 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
     if (lane < 0 || !(s->on & h->origin[lane])) return 1;
-    if (s->base >= 0 && step_bytes(h, s, lane) > s->size) return h->extent[lane];
-    double all = h->extent[lane] * s->size;
-    *bytes     = KN_MIN(all, (double)m->vector_bytes);
-    return all / *bytes;
+    if (jumps(h, s, lane)) return h->extent[lane];
+    /* Whole vectors, and the rest in halves, quarters and so on. */
+    int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1), n = lanes / each;
+    for (int64_t rest = lanes % each; rest; rest &= rest - 1) n++;
+    *bytes = (double)(lanes * s->size) / (double)n;
+    return (double)n;
+}
+
+/* Of one of the instructions of a load or store. */
+static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine *m) {
+    int lane = lane_of(h, s);
+    if (!jumps(h, s, lane)) return 0.5;
+    int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
+    bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 : lanes % each != 0;
+    return (s->store ? EXTRACT : INSERT) * (ragged ? RAGGED : 1);
 }
 
 /* Bytes of its buffer that the site touches while the loops before `from` stand still; in whole lines where it jumps,
@@ -312,10 +334,13 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each), n = trips * rows * v;
         if (s->base >= 0) {
             (s->store ? written : read)[KN_L1] += n * each;
-            issue += n * cycle / 2;
+            issue += n * issue_cycles(&h, s, m) * cycle;
             continue;
         }
-        double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle), t = n * s->ops * cycle / rate;
+        /* Units that take a whole vector each cycle take two of the pieces that a ragged one comes in. */
+        double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
+        if (v > 1 && each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
+        double t = n * s->ops * cycle / rate;
         if (s->chain) t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
         if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
         out->arithmetic += t;

@@ -85,8 +85,12 @@ static void test_options(void) {
     says(t, "> loop 1 of 1000", "SPLIT:1:32:UPCAST");
     says(t, "as it is", " - ");
     says(t, "loop 0 of 4096", "SWAP:0:1");
-    says(t, "      refused ", "values staged in LOCAL memory belong to one iteration of it");
     CHECK_STR(line_with(t, "> loop 0"), "");
+    kn_str_free(&s);
+    explain("%x = PARAM {slot=0} [17, 4]\n%i = RANGE {rank=1} 17\n"
+            "%le = NOT (CMPLT (RESHAPE %i [17, 1, 1]) (RESHAPE %i [1, 17, 1]))\n"
+            "%1 = REDUCE {op=ADD, axes=(1)} (WHERE %le (RESHAPE %x [1, 17, 4]) 0.0:f32)\n", NULL, &s);
+    says(kn_str_c(&s), "      refused ", "a prefix runs along");
     kn_str_free(&s);
     explain(softmax, "SPLIT:1:16:UPCAST", &s);
     says(kn_str_c(&s), "given by hand", "SPLIT:1:16:UPCAST");
