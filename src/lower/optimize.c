@@ -10,25 +10,43 @@
 
 #include <string.h>
 
+static bool is_flop(const kn_graph *g, kn_ref n) {
+    int cls = kn_ops[kg_op(g, n)].cls;
+    return kn_is_float(kg_dtype(g, n)) && (cls == KN_CLS_BINARY || cls == KN_CLS_UNARY);
+}
+
+/* Floating operations of one step of a reduction. False: out of memory. */
+static bool step_flops(kn_graph *g, kn_ref reduce, double *flops) {
+    kn_fold_parts p;
+    kn_ref       *order;
+    uint32_t      n;
+    *flops = kn_is_float(kg_dtype(g, reduce));
+    if (!kg_is_fold(g, reduce) || !kg_fold_parts(g, kg_at(g, reduce, 0), &p)) return true;
+    if (!kg_reach(g, &p.combine, 1, &order, &n)) return false;
+    for (uint32_t i = 0; i < n; i++) *flops += is_flop(g, order[i]);
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return true;
+}
+
 /* Multiplications, additions and bytes, by the loop counts: for the statistics. */
 static bool count_work(kl_kernel *k) {
     kn_ref  *order;
     uint32_t n;
+    bool     ok = true;
     if (!kg_reach(k->g, &k->root, 1, &order, &n)) return false;
     k->flops = k->bytes = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        int    op = kg_op(k->g, order[i]);
-        bool   fl = kn_is_float(kg_dtype(k->g, order[i]));
-        double t  = 1;
-        kn_ref at = op == KN_OP_REDUCE ? kg_at(k->g, order[i], 0) : order[i], r[32];
-        int    m  = kg_ranges(k->g, at, r, KN_COUNT(r));
+    for (uint32_t i = 0; i < n && ok; i++) {
+        kn_ref x  = order[i], r[32];
+        int    op = kg_op(k->g, x), m = kg_ranges(k->g, op == KN_OP_REDUCE ? kg_at(k->g, x, 0) : x, r, KN_COUNT(r));
+        double t  = 1, each = is_flop(k->g, x);
+        if (op == KN_OP_REDUCE) ok = step_flops(k->g, x, &each);
         for (int j = 0; j < KN_MIN(m, KN_COUNT(r)); j++) t *= (double)KN_MAX(kg_max(k->g, kg_at(k->g, r[j], 0)), 1);
-        if (fl && (kn_ops[op].cls == KN_CLS_BINARY || kn_ops[op].cls == KN_CLS_UNARY || op == KN_OP_REDUCE))
-            k->flops += t;
-        if (op == KN_OP_PARAM) k->bytes += (double)kg_numel(k->g, order[i]) * kn_dsize(kg_dtype(k->g, order[i]));
+        k->flops += t * each;
+        if (op == KN_OP_PARAM && kg_space(k->g, x) != KN_REG)
+            k->bytes += (double)kg_numel(k->g, x) * kn_dsize(kg_dtype(k->g, x));
     }
     kn_free(kg_alloc(k->g), order, n * sizeof *order);
-    return true;
+    return ok;
 }
 
 static void explain_given(const kl_program *p, const kl_kernel *k, ko_model *model, const kn_nest *nest) {

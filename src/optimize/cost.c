@@ -118,6 +118,20 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
     return true;
 }
 
+/* What a step of a fold does, and the widest of its values. */
+static bool fold_step(kn_graph *g, kn_ref n, int *ops, int *size) {
+    kn_fold_parts p;
+    kn_ref       *order;
+    uint32_t      count;
+    if (!kg_is_fold(g, n) || !kg_fold_parts(g, kg_at(g, n, 0), &p)) return true;
+    if (!kg_reach(g, &p.combine, 1, &order, &count)) return false;
+    *ops = *size = 0;
+    for (uint32_t i = 0; i < count; i++) *ops += ko_op_weight(kg_op(g, order[i]));
+    for (int k = 0; k < p.n; k++) *size = KN_MAX(*size, kn_dsize(kg_dtype(g, p.element[k])));
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    return true;
+}
+
 static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
     int op = kg_op(g, n);
     if (op == KN_OP_STORE || op == KN_OP_LOAD) {
@@ -125,13 +139,14 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
         if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) < 2) return true;
         return model_access(m, g, at, n, op == KN_OP_STORE, nest);
     }
-    int ops = kg_dtype(g, n) == KN_INDEX ? 0 : ko_op_weight(op);
+    int ops = kg_dtype(g, n) == KN_INDEX ? 0 : ko_op_weight(op), size = kn_dsize(kg_dtype(g, n));
     if (!ops) return true;
+    if (!fold_step(g, n, &ops, &size)) return false;
     kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
     ko_site *s  = model_site(m, g, in, nest);
     if (!s) return false;
     s->ops   = ops;
-    s->size  = KN_MAX(kn_dsize(kg_dtype(g, n)), 1);
+    s->size  = size;
     s->chain = op == KN_OP_REDUCE;
     s->fma   = s->chain && kg_op(g, in) == KN_OP_MUL && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_ADD;
     for (int k = 0; s->fma && k < m->nsite - 1; k++)

@@ -122,6 +122,33 @@ static void test_chains(void) {
     subject_close(&s);
 }
 
+/* A step of a fold is all of its combine: here two comparisons, two of logic, two choices; in lanes as in scalars. */
+static void test_folds(void) {
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    ko_cost           one[2], wide[2];
+    bool              ok;
+    ok = subject_open(&s, "%x = PARAM {slot=0} [64, 4096]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
+    if (ok) one[0] = cost_under(&s, "", m), wide[0] = cost_under(&s, "SPLIT:1:256:GROUP_REDUCE", m);
+    subject_close(&s);
+    ok = ok && subject_open(&s, "%x = PARAM {slot=0} [64, 4096]\n"
+                                "%i = EXPAND (CAST {i32} (RANGE {id=0, type=LOOP, rank=2, axis=1} 4096)) [64, 4096]\n"
+                                "%a = PARAM {slot=0, space=REG} []\n%ai = PARAM {slot=1, dtype=i32, space=REG} []\n"
+                                "%b = PARAM {slot=2, space=REG} []\n%bi = PARAM {slot=3, dtype=i32, space=REG} []\n"
+                                "%t = OR (CMPLT %a %b) (AND (CMPNE %a %b) (CMPLT %bi %ai))\n"
+                                "%c = TUPLE (WHERE %t %b %a) (WHERE %t %bi %ai)\n"
+                                "%f = REDUCE {op=FUNCTION, axes=(1)} (FUNCTION %c -inf:f32 9:i32 %x %i)\n"
+                                "%1 = GETTUPLE {1} %f\n");
+    if (ok) {
+        one[1]  = cost_under(&s, "", m);
+        wide[1] = cost_under(&s, "SPLIT:1:256:GROUP_REDUCE", m);
+        CHECK(one[1].arithmetic >= one[0].arithmetic); /* one by one, both wait for their accumulators */
+        CHECK(wide[1].arithmetic > 4 * wide[0].arithmetic && wide[1].arithmetic < 12 * wide[0].arithmetic);
+        CHECK(wide[1].ps > wide[0].ps && wide[1].ps < one[1].ps / 8);
+    }
+    subject_close(&s);
+}
+
 static void test_quick(void) {
     static const char *const programs[] = {
         PRODUCT(1024, 1024, 1024),
@@ -147,6 +174,7 @@ int main(void) {
     RUN(test_product);
     RUN(test_traffic);
     RUN(test_chains);
+    RUN(test_folds);
     RUN(test_quick);
     return check_result();
 }
