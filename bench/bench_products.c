@@ -48,7 +48,8 @@ int main(int argc, char **argv) {
     const char       *isa;
     kn_fault          f    = {0};
     double            peak = digits_peak(1, &isa, &f) * 1e-9;
-    printf("one thread, %s: %.1f GFLOP/s in registers\n%-18s %16s %16s\n", isa, peak, "m x k x n", "chosen", "14 by 32");
+    printf("one thread, %s: %.1f GFLOP/s in registers\n", isa, peak);
+    printf("%-18s %16s %16s\n", "m x k x n", "chosen", "14 by 32");
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
         int    m = size[i][0], k = size[i][1], n = size[i][2];
         double own = speed(target, m, k, n, NULL), hand = m >= 14 && k <= 2000 ? speed(target, m, k, n, packed) : 0;

@@ -78,8 +78,8 @@ static bool is_gather(const kl_fuse *z, kn_ref n) {
 /* A result of a fold; its REDUCE has no value of its own. */
 static bool is_result(const kn_graph *g, kn_ref n) { return kg_op(g, n) == KN_OP_GETTUPLE; }
 
-/* A reduction along a mask of what does not move with the other side of it: prefix sums. In loops of a kernel's own it is
- * one visit an element (scan.c), in any other place a triangle. */
+/* A reduction along a mask of what does not move with the other side of it: prefix sums. In loops of a kernel's own it
+ * is one visit an element (scan.c), in any other place a triangle. */
 static bool is_scan(const kl_fuse *z, kn_ref n) {
     if (kg_op(z->g, n) != KN_OP_REDUCE || kg_nsrc(z->g, n) != 1 || kg_op(z->g, kg_at(z->g, n, 0)) != KN_OP_WHERE)
         return false;
