@@ -51,6 +51,7 @@ static bool program(heap *h, const char *device, bool *finished) {
     }
     code  = code == KN_OK ? kn_error_code(kn) : code;
     right = right && (code != KN_OK || expect(kn_item(sum), truth));
+    right = right && expect(kn_item(kn_argmax(x, 0)), 3);
     kn_write(x, (float[]){1, 1, 1, 1}, 16);
     right = right && expect(kn_item(kn_softmax(x, 0)), NAN);
     code  = code == KN_OK ? kn_error_code(kn) : code;
