@@ -134,7 +134,8 @@ static int read_job(ir_job *j, kn_opt *opts) {
                          kn_stage_names[j->after]);
     const char *machine = cli_value(c, "machine", 0), *text = cli_value(c, "opts", 0);
     if (!kn_machine_find(machine ? machine : kn_machine_default()->name, &j->machine, &c->fault)) return cli_fail(c);
-    if (!kt_find(cli_value(c, "target", 0), &j->target, &c->fault)) return cli_fail(c);
+    const char *target = cli_value(c, "target", 0); /* what is shown does not depend on the machine */
+    if (!kt_find(target ? target : "c", &j->target, &c->fault)) return cli_fail(c);
     if (text && !ko_parse_opts(text, opts, &j->run.nopts, &c->fault)) return cli_fail(c);
     j->run.opts = text ? opts : NULL;
     return ir_rules_off(j);

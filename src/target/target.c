@@ -9,6 +9,9 @@ const kt_target *kt_of(const kt_choice *c) {
 
 bool kt_find(const char *name, kt_choice *out, kn_fault *f) {
     *out = (kt_choice){.target = &kt_c};
+#if KN_TARGET_X86
+    if (!name) name = kt_x86_runs() ? "x86" : "c";
+#endif
     if (!name || !strcmp(name, "c")) return true;
 #if KN_TARGET_X86
     if (!strncmp(name, "x86", 3) && (!name[3] || name[3] == ':')) {

@@ -44,7 +44,8 @@ struct kt_target {
                    kn_fault *f);
 };
 
-/* "c"; "x86" where this build has it, with ":avx2" or ":avx512" and ":regs=N" behind it. NULL: the default. */
+/* "c"; "x86" where this build has it, with ":avx2" or ":avx512" and ":regs=N" behind it. NULL:
+ * x86 where the machine has what it needs, else c. */
 bool kt_find(const char *name, kt_choice *out, kn_fault *f);
 /* The target of a choice: the C target if none was made. */
 const kt_target *kt_of(const kt_choice *c);
@@ -54,6 +55,8 @@ void                   kt_c_preamble(kn_str *out);
 extern const kt_target kt_c;
 #if KN_TARGET_X86
 extern const kt_target kt_x86;
+/* This machine has the least that it needs: AVX2, FMA, F16C, BMI2. */
+bool kt_x86_runs(void);
 /* Reads ":avx2", ":regs=4" and so on. */
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f);
 #endif

@@ -28,7 +28,7 @@ typedef struct outcome {
 
 /* sum((0, 1, ... 9) * factor), by a context of its own. */
 static outcome run(const char *cache, const char *cc, double factor) {
-    kn_config   cfg   = {.cache_dir = cache, .cc = cc, .threads = 1, .log = note, .size = sizeof cfg};
+    kn_config   cfg   = {.target = "c", .cache_dir = cache, .cc = cc, .threads = 1, .log = note, .size = sizeof cfg};
     kn_stats    stats = {.size = sizeof stats};
     outcome     o     = {0};
     kn_context *kn    = kn_open(&cfg);

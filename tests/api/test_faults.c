@@ -52,7 +52,7 @@ static void put(const char *name, const char *text, mode_t mode) {
 }
 
 static kn_context *open_with(const char *cc, const char *cache) {
-    kn_config cfg = {.cc = cc, .cache_dir = cache, .threads = 2, .log = keep_log, .size = sizeof cfg};
+    kn_config cfg = {.target = "c", .cc = cc, .cache_dir = cache, .threads = 2, .log = keep_log, .size = sizeof cfg};
     logged[0]     = 0;
     return kn_open(&cfg);
 }

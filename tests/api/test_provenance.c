@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 static kn_context *open_with(int provenance) {
-    kn_config cfg = {.device = "INTERP", .threads = 1, .provenance = provenance, .size = sizeof cfg};
+    kn_config cfg = {.device = "INTERP", .target = "c", .threads = 1, .provenance = provenance, .size = sizeof cfg};
     return kn_open(&cfg);
 }
 

@@ -85,7 +85,7 @@ static void test_programs(void) {
     expect("eval cli_a.kn --fill seq --device GPU", 2, "there is no device 'GPU'");
     expect("ir cli_a.kn --after rangeify", 0, "REDUCE {op=ADD} ");
     expect("ir cli_a.kn --after=all --time", 0, "# after linearize\n");
-    expect("ir cli_a.kn --after render", 0, "void ");
+    expect("ir cli_a.kn --target c --after render", 0, "void ");
     expect("ir cli_a.kn --after rendr", 2, "did you mean 'render'?");
     expect("ir cli_a.kn --after optimize --opts SPLIT:0:2:UPCAST", 0, "UPCAST");
     expect("ir cli_a.kn --after optimize --opts FROB", 1, "koine ir: ");

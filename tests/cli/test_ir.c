@@ -116,7 +116,7 @@ static void test_stages(void) {
     expect_both("ir_s.kn", "--stop-after all", 2, "--stop-after needs one stage");
     expect_both("ir_s.kn", "--after expnd", 2, "did you mean 'expand'?");
     expect_both("ir_s.kn", "--after expand --stop-after rangeify", 2, "--stop-after rangeify comes before");
-    expect_both("ir_s.kn", "--after render", 0, "void r_6_100");
+    expect_both("ir_s.kn", "--target c --after render", 0, "void r_6_100");
 }
 
 /* Every line that begins so, counted. */
@@ -134,13 +134,13 @@ static void test_diff(void) {
     CHECK(strstr(output, "type=UPCAST} 32 : index\n+ ") && strstr(output, "type=UPCAST, rank=1} 32 : index[32]\n"));
     CHECK(strstr(output, "- %old") != NULL);
     absent("\033[");
-    expect_both("ir_s.kn", "--diff --after select", 0, "# select, after expand\n");
+    expect_both("ir_s.kn", "--target c --diff --after select", 0, "# select, after expand\n");
     CHECK(strstr(output, " = EXP2 ") && strstr(output, "\n+ ") && !strstr(strstr(output, "\n+ "), "+ %1 = "));
     /* what is printed is what changed: nothing, where no rule may fire */
-    expect_both("ir_e.kn", "--diff --after select", 0, "# select, after expand\n  nothing changed\n");
-    expect_both("ir_s.kn", "--diff", 0, "# plan, after linearize\n  nothing changed\n");
+    expect_both("ir_e.kn", "--target c --diff --after select", 0, "# select, after expand\n  nothing changed\n");
+    expect_both("ir_s.kn", "--target c --diff", 0, "# plan, after linearize\n  nothing changed\n");
     CHECK(strstr(output, "# callify, after tensor\n") && strstr(output, "# render, after plan\nvoid "));
-    expect_both("ir_s.kn", "--diff --json", 0, "\"text\": \"# callify, after tensor\\n");
+    expect_both("ir_s.kn", "--target c --diff --json", 0, "\"text\": \"# callify, after tensor\\n");
     /* on a terminal the signs have colours */
     char line[512];
     if (system("command -v script > /dev/null 2>&1") == 0) {
@@ -220,8 +220,8 @@ static void test_provenance(void) {
     for (const char *p = output; (p = strstr(p, "  # ir_s.kn:")); p++) known++;
     CHECK_EQ(known, lines("%"));
     expect("- --after expand --provenance < ir_s.kn", 0, "  # stdin:2 > rangeify > optimize");
-    expect("ir_s.kn --after render --provenance", 0, "/* ir_s.kn:3 > decomp.exp2_f32 */\n");
-    expect("ir_s.kn --after render", 0, "void ");
+    expect("ir_s.kn --target c --after render --provenance", 0, "/* ir_s.kn:3 > decomp.exp2_f32 */\n");
+    expect("ir_s.kn --target c --after render", 0, "void ");
     absent("/* ");
     /* comments do not change the program */
     char line[512];

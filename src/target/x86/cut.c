@@ -6,6 +6,8 @@
 #include "target/x86/cut.h"
 #include "target/x86/x86.h"
 
+#include "dialect/why.h"
+
 #include <string.h>
 
 bool kx_refuse(kx_cut *c, kn_ref n, const char *what) {
@@ -360,6 +362,7 @@ static bool ct_build_all(kx_cut *c) {
         }
         if (!(at = ct_slots_of(c, q.vector ? c->vec : c->sca, q.node, count))) return false;
         size_t before = c->nstack;
+        kg_made_of(c->g, c->g, q.node);
         if (!at[q.at]) {
             kn_ref r = !value     ? ct_build_effect(c, q.node)
                        : q.vector ? ct_build_cell(c, q.node, q.at)

@@ -4,6 +4,7 @@
  * in general registers are extended to 64 bits as their dtype says; floats narrower than f32 are f32 in registers. */
 #include "target/x86/emit.h"
 
+#include "dialect/why.h"
 #include "target/x86/disasm.h"
 #include "target/x86/helpers.h"
 
@@ -435,6 +436,10 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
     if (e->list) {
         kn_str_puts(e->list, "  ; ");
         kg_print_node(e->g, n, e->list);
+        if (kg_cause(e->g, n) && kn_why_in_source(kg_why(e->g))) {
+            kn_str_puts(e->list, "  # ");
+            kn_print_cause(kg_why(e->g), kg_cause(e->g, n), e->list);
+        }
         kn_str_puts(e->list, "\n");
     }
     if (op == KN_OP_RANGE)
@@ -460,7 +465,7 @@ static bool em_lay_frame(kx_writer *e) {
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x  = p->list[i];
         int    op = kx_op(e->g, x), dt = kg_dtype(e->g, x);
-        e->calls |= dt == KN_F8E4M3 || dt == KN_F8E5M2 || op == KN_OP_SIN || op == KN_OP_POW || op == KN_OP_EXP2 ||
+        e->calls |= (kn_is_float(dt) && kn_dsize(dt) < 4) || op == KN_OP_SIN || op == KN_OP_POW || op == KN_OP_EXP2 ||
                     op == KN_OP_LOG2;
         if (kg_op(e->g, x) != KN_OP_BUFFER || kg_field(e->g, x, KN_F_BUFFER_space) != KN_LOCAL) continue;
         at          = (at + 63) / 64 * 64;
@@ -470,10 +475,10 @@ static bool em_lay_frame(kx_writer *e) {
     }
     at       = (at + 15) / 16 * 16;
     e->args  = (int32_t)at;
-    e->low   = (int32_t)at + 16;
-    e->high  = (int32_t)at + 24;
-    e->save  = (int32_t)at + 48; /* +32: the stack pointer of before */
-    p->frame = (int32_t)at + 48 + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
+    e->low   = (int32_t)at + 32;
+    e->high  = (int32_t)at + 40;
+    e->save  = (int32_t)at + 64; /* +48: the stack pointer of before */
+    p->frame = (int32_t)at + 64 + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
     p->frame = (p->frame + 63) / 64 * 64;
     return true;
 }
@@ -496,7 +501,7 @@ static void em_prologue(kx_writer *e) {
     }
     kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), p->frame % 4096 + (p->frame > 4096 ? 0 : p->frame / 4096 * 4096)));
     kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_RSP, 0), -64));
-    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 32));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 48));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDX), e->low));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
     kx_put(e, kx_i2(KX_MOV, 8, KX_C, KX_RDI));
@@ -511,7 +516,7 @@ static void em_prologue(kx_writer *e) {
 
 static void em_epilogue(kx_writer *e) {
     kx_put(e, kx_i(KX_VZEROUPPER, 0));
-    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 32));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 48));
     for (int k = KN_COUNT(em_kept); k-- > 0;)
         if (e->p->used[KX_BANK_GP] >> em_kept[k] & 1) kx_put(e, kx_i1(KX_POP, 0, em_kept[k]));
     kx_put(e, kx_i(KX_RET, 0));

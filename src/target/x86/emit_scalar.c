@@ -435,20 +435,20 @@ static void es_fused(kx_writer *e, kn_ref n) {
     kx_done(e, n, d);
 }
 
-/* The larger or smaller, NaN if either is; d is none of the sources. */
+/* The larger or smaller, the first of equal ones, NaN if either is: as on lanes. d is none of the sources. */
 static void es_extreme_real(kx_writer *e, kn_ref n) {
     bool    max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
-    int     d = kx_dst(e, n), a = kx_get(e, es_src(e, n, 0), 16, e->v2, n);
+    int     d = kx_dst(e, n), b = kx_get(e, es_src(e, n, 1), 16, e->v2, n);
     int32_t done = kx_label(&e->code);
-    kx_rm   b    = kx_vec_rm(e, es_src(e, n, 1), 16, false, n);
+    kx_rm   a    = kx_vec_rm(e, es_src(e, n, 0), 16, false, n);
     kx_put(e, kx_with(kx_i3(max   ? dbl ? KX_VMAXSD : KX_VMAXSS
                             : dbl ? KX_VMINSD
                                   : KX_VMINSS,
-                            0, d, a, b.mem ? KX_IN_MEM : b.reg),
-                      &b));
-    kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, a, a));
+                            0, d, b, a.mem ? KX_IN_MEM : a.reg),
+                      &a));
+    kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, b, b));
     es_jump(e, KXCC_NP, done);
-    kx_move_vec(e, d, a, 16);
+    kx_move_vec(e, d, b, 16);
     kx_here(e, done);
     kx_done(e, n, d);
 }
@@ -485,7 +485,74 @@ static void es_call_helper(kx_writer *e, kn_ref n, kx_helper h) {
     kx_done(e, n, d);
 }
 
+/* The double in v, rounded once to a narrow float, as an f32. */
+static void es_round_double(kx_writer *e, int v, int dt) {
+    kx_put(e, kx_mem(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), KX_RSP, e->args));
+    kx_call(e, dt == KN_F16      ? KX_H_round_f16
+               : dt == KN_BF16   ? KX_H_round_bf16
+               : dt == KN_F8E4M3 ? KX_H_round_f8e4m3
+                                 : KX_H_round_f8e5m2);
+    kx_load_bits(e, v, 8, kx_mem(kx_i(KX_MOV, 8), KX_RSP, e->args));
+    kx_put(e, kx_i3(KX_VCVTSD2SS, 0, v, v, v));
+}
+
+/* MULACC of narrow floats rounds once: a call. */
+static void es_fused_narrow(kx_writer *e, kn_ref n) {
+    int dt = kg_dtype(e->g, n), d = kx_dst(e, n);
+    for (uint32_t k = 0; k < 3; k++) {
+        int x = kx_get(e, es_src(e, n, k), 16, e->v2, n);
+        kx_put(e, kx_i3(KX_VCVTSS2SD, 0, e->v0, x, x));
+        kx_put(e, kx_mem(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, e->v0), KX_RSP, e->args + 8 * (int)k));
+    }
+    kx_call(e, dt == KN_F16      ? KX_H_mulacc_f16
+               : dt == KN_BF16   ? KX_H_mulacc_bf16
+               : dt == KN_F8E4M3 ? KX_H_mulacc_f8e4m3
+                                 : KX_H_mulacc_f8e5m2);
+    kx_load_bits(e, d, 8, kx_mem(kx_i(KX_MOV, 8), KX_RSP, e->args));
+    kx_put(e, kx_i3(KX_VCVTSD2SS, 0, d, d, d));
+    kx_done(e, n, d);
+}
+
+/* Of an integer of more than 53 bits the last is set if any below is: what rounds the double then rounds right. */
+static void es_integer_to_narrow(kx_writer *e, kn_ref n) {
+    kn_ref  a  = es_src(e, n, 0);
+    int     st = kg_dtype(e->g, a), d = kx_dst(e, n);
+    int32_t small = kx_label(&e->code), even = kx_label(&e->code), done = kx_label(&e->code);
+    bool    wide = kn_dsize(st) == 8;
+    es_mov(e, KX_A, kx_gp(e, a, KX_A));
+    kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, d, d, d) : kx_i3(KX_VPXOR, 16, d, d, d));
+    if (wide) {
+        es_mov(e, KX_D, KX_A);
+        kx_put(e, kx_imm(kx_i2(st == KN_U64 ? KX_SHRI : KX_SARI, 8, KX_D, 0), 53));
+        kx_put(e, kx_imm(kx_i2(KX_ADDI, 8, KX_D, 0), 1)); /* 0 and -1 are small */
+        kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_D, 0), 1));
+        es_jump(e, KXCC_BE, small);
+        es_mov(e, KX_D, KX_A);
+        kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, KX_D, 0), 0x7ff));
+        kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_A, 0), -0x800));
+        kx_put(e, kx_i2(KX_TEST, 4, KX_D, KX_D));
+        es_jump(e, KXCC_E, even);
+        kx_put(e, kx_imm(kx_i2(KX_ORI, 8, KX_A, 0), 0x800));
+        kx_here(e, even);
+        if (st == KN_U64) { /* half of it, then twice that */
+            kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_A, 0), 1));
+            kx_put(e, kx_i3(KX_VCVTSI2SD, 8, d, d, KX_A));
+            kx_put(e, kx_i3(KX_VADDSD, 0, d, d, d));
+            kx_jump(e, done);
+        }
+    }
+    kx_here(e, small);
+    kx_put(e, kx_i3(KX_VCVTSI2SD, 8, d, d, KX_A));
+    kx_here(e, done);
+    es_round_double(e, d, kg_dtype(e->g, n));
+    kx_done(e, n, d);
+}
+
 static void es_integer_to_real(kx_writer *e, kn_ref n) {
+    if (kn_dsize(kg_dtype(e->g, n)) < 4) {
+        es_integer_to_narrow(e, n);
+        return;
+    }
     kn_ref     a  = es_src(e, n, 0);
     int        st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
     bool       dbl  = dt == KN_F64;
@@ -517,6 +584,12 @@ static void es_integer_to_real(kx_writer *e, kn_ref n) {
 static void es_real_to_real(kx_writer *e, kn_ref n) {
     int dt = kg_dtype(e->g, n), st = kg_dtype(e->g, es_src(e, n, 0)), d = kx_dst(e, n);
     int x = kx_get(e, es_src(e, n, 0), 16, d, es_src(e, n, 0));
+    if (kn_dsize(dt) < 4 && st == KN_F64) {
+        kx_move_vec(e, d, x, 16);
+        es_round_double(e, d, dt);
+        kx_done(e, n, d);
+        return;
+    }
     if (dt == KN_F64 && st != KN_F64)
         kx_put(e, kx_i3(KX_VCVTSS2SD, 0, d, x, x));
     else if (dt != KN_F64 && st == KN_F64)
@@ -546,7 +619,12 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
     case KN_OP_SUB: es_arithmetic(e, n, KX_VSUBSS, KX_VSUBSD, false); return;
     case KN_OP_MUL: es_arithmetic(e, n, KX_VMULSS, KX_VMULSD, false); return;
     case KN_OP_DIV: es_arithmetic(e, n, KX_VDIVSS, KX_VDIVSD, false); return;
-    case KN_OP_MULACC: es_fused(e, n); return;
+    case KN_OP_MULACC:
+        if (kn_dsize(dt) < 4)
+            es_fused_narrow(e, n);
+        else
+            es_fused(e, n);
+        return;
     case KN_OP_MAX:
     case KN_OP_MIN: es_extreme_real(e, n); return;
     case KN_OP_WHERE: es_select_real(e, n); return;

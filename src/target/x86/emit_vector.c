@@ -120,37 +120,32 @@ static void en_fused(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
-static bool en_is_number(const kx_writer *e, kn_ref n) { /* a constant, not NaN */
-    return kg_op(e->g, n) == KN_OP_CONST && kg_const_float(e->g, n) == kg_const_float(e->g, n);
+static bool en_is_number(const kx_writer *e, kn_ref n, bool zero) { /* a constant, not NaN */
+    double v = kg_op(e->g, n) == KN_OP_CONST ? kg_const_float(e->g, n) : 0.0 / 0.0;
+    return v == v && (zero || v != 0);
 }
 
-/* vmax gives its second source if either is NaN: what is left to see to is a NaN in the first. d is no source. */
+/* vmax gives its second source if either is NaN or they are equal. Of equal ones, 0 and -0, the dialect takes the
+ * first: so max(a, b) is vmax(b, a), and what is left to see to is a NaN in b. d is no source. */
 static void en_extreme_real(kx_writer *e, kn_ref n, int bytes) {
     bool       max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
     kx_form_id form = max ? dbl ? KX_VMAXPD : KX_VMAXPS : dbl ? KX_VMINPD : KX_VMINPS;
     kn_ref     a = en_src(e, n, 0), b = en_src(e, n, 1);
-    int        d = kx_dst(e, n);
-    if (en_is_number(e, a) || en_is_number(e, b)) {
-        if (en_is_number(e, b)) {
-            kn_ref x = a;
-            a        = b;
-            b        = x;
-        }
-        int   ra = kx_get(e, a, bytes, e->v2, n);
-        kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
-        en_put_rm(e, kx_i3(form, bytes, d, ra, en_field(&rb)), &rb);
+    int        d    = kx_dst(e, n);
+    bool       swap = en_is_number(e, a, false) && !en_is_number(e, b, true);
+    int        rb   = kx_get(e, swap ? a : b, bytes, e->v2, n);
+    kx_rm      ra   = kx_vec_rm(e, swap ? b : a, bytes, true, n);
+    en_put_rm(e, kx_i3(form, bytes, d, rb, en_field(&ra)), &ra);
+    if (swap || en_is_number(e, b, true)) {
         kx_done(e, n, d);
         return;
     }
-    int   ra = kx_get(e, a, bytes, e->v2, n);
-    kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
-    en_put_rm(e, kx_i3(form, bytes, d, ra, en_field(&rb)), &rb);
     if (e->avx512) {
-        kx_put(e, kx_imm(kx_i4(dbl ? KX_VCMPPD_K : KX_VCMPPS_K, bytes, KX_K0, ra, ra, 0), 3));
-        kx_put(e, kx_masked(kx_i2(dbl ? KX_VMOVAPD : KX_VMOVAPS, bytes, d, ra), KX_K0, false));
+        kx_put(e, kx_imm(kx_i4(dbl ? KX_VCMPPD_K : KX_VCMPPS_K, bytes, KX_K0, rb, rb, 0), 3));
+        kx_put(e, kx_masked(kx_i2(dbl ? KX_VMOVAPD : KX_VMOVAPS, bytes, d, rb), KX_K0, false));
     } else {
-        kx_put(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, e->v0, ra, ra, 0), 3));
-        kx_put(e, kx_i4(dbl ? KX_VBLENDVPD : KX_VBLENDVPS, bytes, d, d, ra, e->v0));
+        kx_put(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, e->v0, rb, rb, 0), 3));
+        kx_put(e, kx_i4(dbl ? KX_VBLENDVPD : KX_VBLENDVPS, bytes, d, d, rb, e->v0));
     }
     kx_done(e, n, d);
 }

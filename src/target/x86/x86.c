@@ -10,7 +10,9 @@
 
 int kx_level(const kt_choice *c) {
     if (c->level != KX_MACHINE) return c->level;
-    return __builtin_cpu_supports("avx512bw") ? KX_AVX512 : KX_AVX2;
+    bool all = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return all ? KX_AVX512 : KX_AVX2;
 }
 
 static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
@@ -23,8 +25,17 @@ static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, 
     return kx_render(g, linear, symbol, c, out, f);
 }
 
-const kt_target kt_x86 = {
-    .name = "x86", .machine = true, .groups = KN_G_decomp | KN_G_select_c, .cut = kt_x86_cut, .render = kt_x86_render};
+const kt_target kt_x86 = {.name    = "x86",
+                          .machine = true,
+                          .groups  = KN_G_decomp | KN_G_select_x86,
+                          .cut     = kt_x86_cut,
+                          .render  = kt_x86_render};
+
+bool kt_x86_runs(void) {
+    /* what the compiler's run time asked once; every CPU with AVX2 has F16C */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+}
 
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
     static const struct {
