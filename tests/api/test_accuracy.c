@@ -1,14 +1,22 @@
 /* test_accuracy.c - how far the functions of f32 are from the truth, in units in the last place, against libm in
  * double.
  *
- * Run as a test: every function over a dense sample of all f32, on the CPU. `test_api_accuracy --all NAME` takes every
- * one of the 2^32 (the tests accuracy.NAME of `make check-full`). Infinities, NaN, and the sign of an exact zero must
- * be right. A unit in the last place is the distance of the f32 that surround the true value; a result that overflows
+ * Run as a test: every function over a dense sample of all f32, on the CPU, by the C target and by the default one.
+ * `test_api_accuracy --all NAME [TARGET]` takes all of the 2^32 (the tests accuracy.NAME of `make check-full`, of the
+ * default target). Infinities, NaN, and the sign of an exact zero must be right.
+ * A unit in the last place is the distance of the f32 that surround the true value; a result that overflows
  * counts from 2^128. */
 #define _GNU_SOURCE
 #include "api.h"
 
 #include <float.h>
+
+static const char *target; /* of the CPU; NULL: what this machine takes by default */
+
+static kn_context *opened(void) {
+    kn_config cfg = {.device = "CPU", .target = target, .threads = 2, .size = sizeof cfg};
+    return kn_open(&cfg);
+}
 
 typedef struct function {
     const char *name;
@@ -119,7 +127,7 @@ static worst measure(kn_context *kn, const function *f, uint32_t stride) {
 }
 
 static void sampled(void) {
-    kn_context *kn = api_open("CPU");
+    kn_context *kn = opened();
     for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++) measure(kn, &functions[i], 1021);
     kn_close(kn);
 }
@@ -127,7 +135,7 @@ static void sampled(void) {
 static const char *only;
 
 static void all_of(void) {
-    kn_context *kn    = api_open("CPU");
+    kn_context *kn    = opened();
     bool        found = false;
     for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++) {
         if (strcmp(only, functions[i].name)) continue;
@@ -180,7 +188,7 @@ static void sampled_f64(void) {
                                      709.78,    -745.2,     0.6,       0.93,  -0.6,     1e-300};
     static double       x[CHUNK], y[CHUNK];
     if (LDBL_MANT_DIG < 64) SKIP("long double is no wider than double here");
-    kn_context *kn   = api_open("CPU");
+    kn_context *kn   = opened();
     uint64_t    seed = 1;
     for (int k = 0; k < (int)(sizeof wide / sizeof *wide); k++) {
         double most = 0, at = 0;
@@ -237,7 +245,7 @@ static void no_calls(void) {
 /* Pairs: 2^20 of random patterns, of bases near 1 with exponents that make something of them, and of small integers. */
 static void powers(void) {
     static float x[CHUNK], y[CHUNK], z[CHUNK];
-    kn_context  *kn    = api_open("CPU");
+    kn_context  *kn    = opened();
     kn_tensor   *in[2] = {kn_empty(kn, KN_F32, KN_DIMS(CHUNK)), kn_empty(kn, KN_F32, KN_DIMS(CHUNK))};
     double       most  = 0;
     uint64_t     seed  = 1;
@@ -269,13 +277,18 @@ static void powers(void) {
 
 int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "--all")) {
-        only = argv[2];
+        only   = argv[2];
+        target = argc > 3 ? argv[3] : NULL;
         RUN(all_of);
         return check_result();
     }
-    RUN(sampled);
-    RUN(sampled_f64);
-    RUN(powers);
+    for (int t = 0; t < 2; t++) {
+        target = t ? NULL : "c";
+        printf("     %s\n", t ? "the default target" : "the C target");
+        RUN(sampled);
+        RUN(sampled_f64);
+        RUN(powers);
+    }
     RUN(no_calls);
     return check_result();
 }
