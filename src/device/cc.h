@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+/* A kernel: iterations lo .. hi of its THREAD loop. bufs[k] is what stands behind its PARAM k; of a variable vars[k]
+ * is the value. */
 typedef void (*kd_fn)(void *const *bufs, const int64_t *vars, int64_t lo, int64_t hi);
 
 typedef struct kd_unit { /* one kernel to compile: a function named `name` */

@@ -130,6 +130,9 @@ void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
         int64_t hi = kg_prop(g, src[0])->max;
         p->min     = 0;
         p->max     = hi == INT64_MAX ? hi : KN_MAX(hi - 1, 0);
+        /* A loop that may run once or not at all: were its range the constant 0, what stands in it would seem not to
+         * depend on it, and be moved out. */
+        if (nd->op == KN_OP_RANGE && kg_op(g, src[0]) != KN_OP_CONST && hi <= 1) p->max = 1;
         break;
     }
     case KN_OP_PERMUTE: case KN_OP_FLIP: case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_SHRINK: case KN_OP_INDEX:

@@ -134,7 +134,7 @@ kn_ref kg_range(kn_graph *g, kn_ref bound, int64_t id, int type) {
 
 kn_ref kg_iota(kn_graph *g, int64_t n, int64_t id, int type, int rank, int axis) {
     int64_t w[KN_RANGE_WORDS] = {id, type, rank, axis};
-    kn_ref  bound             = kg_idx(g, n);
+    kn_ref  bound             = n < 0 ? (kn_ref)-n : kg_idx(g, n);
     return make_words(g, KN_OP_RANGE, w, KN_RANGE_WORDS, &bound, 1);
 }
 

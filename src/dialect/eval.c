@@ -520,9 +520,54 @@ static bool ev_results(ev *e, ev_cell *root, kn_value *out, int *nout) {
     return true;
 }
 
+static bool ev_symbolic(const kn_graph *g, kn_ref root, kn_fault *f, bool *symbolic) {
+    kn_ref  *order;
+    uint32_t n;
+    if (!kg_reach(g, &root, 1, &order, &n)) return kn_oom(f);
+    *symbolic = false;
+    for (uint32_t i = 0; i < n && !*symbolic; i++) *symbolic = kg_numel(g, order[i]) < 0;
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return true;
+}
+
+typedef struct ev_slots {
+    const kn_array *slots;
+    int             n;
+} ev_slots;
+
+static bool ev_slot_value(void *user, const kn_graph *g, kn_ref var, int64_t *value) {
+    const ev_slots *s    = user;
+    int64_t         slot = kg_field(g, var, KN_F_PARAM_slot);
+    if (slot < 0 || slot >= s->n || !s->slots[slot].data || !s->slots[slot].size) return false;
+    int dt = s->slots[slot].dtype, want = kg_dtype(g, var);
+    if (dt != want && !(dt == KN_I64 && want == KN_INDEX) && !(dt == KN_INDEX && want == KN_I64)) return false;
+    *value = kn_load_scalar(s->slots[slot].data, dt).i;
+    return true;
+}
+
+kn_ref kn_eval_special(kn_graph *to, const kn_graph *g, kn_ref root, const kn_array *slots, int nslots) {
+    return kg_specialise(to, g, root, ev_slot_value, &(ev_slots){slots, nslots});
+}
+
+static bool ev_run_special(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out,
+                           int *nout, kn_fault *f) {
+    kn_graph *to = kg_new(kg_alloc(g));
+    bool      symbolic;
+    if (!to) return kn_oom(f);
+    kn_ref now = kn_eval_special(to, g, root, slots, nslots);
+    bool   ok  = now ? ev_symbolic(to, now, f, &symbolic) : kn_fail(f, kg_fault(to)->code, "%s", kg_fault(to)->text);
+    if (ok && symbolic) ok = kn_fail(f, KN_ERR_ARG, "eval: a size depends on a variable that has no value");
+    ok = ok && kn_ev_run(sh, to, now, slots, nslots, out, nout, f);
+    kg_free(to);
+    return ok;
+}
+
 bool kn_ev_run(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
                kn_fault *f) {
     while (kg_op(g, root) == KN_OP_PROGRAM && kg_nsrc(g, root)) root = kg_at(g, root, 0);
+    bool symbolic;
+    if (!ev_symbolic(g, root, f, &symbolic)) return false;
+    if (symbolic) return ev_run_special(sh, g, root, slots, nslots, out, nout, f);
     ev e = {.g = g, .alloc = kg_alloc(g), .fault = f, .shared = sh, .slots = slots, .nslots = nslots, .clock = 1};
     if (sh->depth >= EV_MAX_DEPTH)
         return kn_fail(f, KN_ERR_UNSUPPORTED, "eval: CALL and FUNCTION bodies nest more than %d deep", EV_MAX_DEPTH);

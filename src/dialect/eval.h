@@ -6,7 +6,8 @@
  *     expanded kernels, whose values have shapes and whose accumulators are BUFFER{REG};
  *   - a LINEAR: of CALLs (a schedule), or of a kernel's nodes in order (RANGE opens a loop, END closes it).
  * A program with SPECIALs runs once for every combination of their values, one after the other; it must have no
- * BARRIER. PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument). BUFFERs inside the program are
+ * BARRIER. PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument); a program with
+ * symbolic sizes runs at the values that its variables have there. BUFFERs inside the program are
  * temporaries, filled with a pattern so that a read before the first write shows. Exact integer arithmetic; floats are
  * rounded to their dtype after every op (MULACC once). A read or write out of bounds, a bad slot, a HOLE: an error,
  * never a crash. */
@@ -40,6 +41,8 @@ typedef struct kn_eval_opts {
 /* Values: root's value, or each of a TUPLE's, into out[0..*nout) (cap in *nout on entry). Effects: *nout becomes 0. */
 bool kn_eval(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
              kn_eval_opts *opts /* or NULL */, kn_fault *f);
+/* The program at the values that its variables have in slots (kg_specialise); those without one stay. */
+kn_ref kn_eval_special(kn_graph *to, const kn_graph *g, kn_ref root, const kn_array *slots, int nslots);
 void kn_value_free(const kn_alloc *a, kn_value *v);
 
 #endif

@@ -340,9 +340,9 @@ static bool shape_range(kn_graph *g, const kn_node *nd, const kn_ref *src, int64
     out[0] = rank;
     for (int64_t i = 0; i < rank; i++) out[i + 1] = 1;
     if (!rank) return true;
-    if (kg_op(g, src[0]) != KN_OP_CONST || kg_const_int(g, src[0]) < 0)
-        return bad(g, KN_ERR_SHAPE, nd, "an expanded range needs a constant bound");
-    out[axis + 1] = kg_const_int(g, src[0]);
+    bool fixed = kg_op(g, src[0]) == KN_OP_CONST;
+    if (fixed && kg_const_int(g, src[0]) < 0) return bad(g, KN_ERR_SHAPE, nd, "the bound is negative");
+    out[axis + 1] = fixed ? kg_const_int(g, src[0]) : -(int64_t)src[0];
     return true;
 }
 

@@ -209,6 +209,9 @@ int64_t        kg_numel(const kn_graph *g, kn_ref n); /* -1 when symbolic */
 bool           kg_same_shape(const kn_graph *g, kn_ref a, kn_ref b);
 /* Reads a shape source (STACK of index constants) back; false if it is not static. */
 bool           kg_read_dims(const kn_graph *g, kn_ref s, int64_t *dims, int *rank);
+/* The largest value a dim of kg_shape, and the number of elements, can have (saturating). */
+int64_t        kg_most_of(const kn_graph *g, int64_t dim);
+int64_t        kg_most(const kn_graph *g, kn_ref n);
 /* Sound bounds of integers, bools and index; for floats and u64 beyond int64 the whole int64 range. */
 int64_t kg_min(const kn_graph *g, kn_ref n);
 int64_t kg_max(const kn_graph *g, kn_ref n);
@@ -283,6 +286,34 @@ bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order
 kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n);
 /* root and all below it copied into `to`; 0 on failure. */
 kn_ref kg_copy(kn_graph *to, const kn_graph *from, kn_ref root);
+
+/* ---- symbolic sizes (special.c) ------------------------------------------------------------------------------- */
+/* A PARAM of shape () with a name. */
+bool        kg_is_variable(const kn_graph *g, kn_ref n);
+const char *kg_variable_name(const kn_graph *g, kn_ref var);
+/* False with the fault set: the value is out of the variable's bounds. */
+bool kg_check_variable(const kn_graph *g, kn_ref var, int64_t value, kn_fault *f);
+/* Products of dims, as kg_shape has them: a number, and nodes of the graph. */
+typedef struct kn_factors {
+    int64_t fixed; /* begins as 1 */
+    int     n;
+    kn_ref  some[2 * KN_MAX_RANK]; /* ascending */
+} kn_factors;
+bool    kg_factor(const kn_graph *g, kn_factors *f, int64_t dim); /* multiplied by dim; false: too many */
+bool    kg_same_factors(const kn_factors *a, const kn_factors *b); /* equal whatever the variables are */
+bool    kg_divide(kn_factors *a, const kn_factors *b);              /* a by b, without a rest */
+int64_t kg_product(kn_graph *g, const kn_factors *f);               /* as a dim: equal products are one */
+int64_t kg_count_of(kn_graph *g, kn_ref n);                         /* the product of a node's dims */
+/* a + sign * b, of dims; what may be below 0 is a node, too (INT64_MIN: the graph's fault is set). A number where the
+ * variables cancel: that may be negative. */
+int64_t kg_plus(kn_graph *g, int64_t a, int64_t b, int64_t sign);
+/* The first `count` (a dim) elements of x, which is flat. */
+kn_ref kg_first_of(kn_graph *g, kn_ref x, int64_t count);
+typedef bool (*kg_value_fn)(void *user, const kn_graph *g, kn_ref var, int64_t *value);
+/* root in `to` with variables replaced by their values (but where value() has none, and in bodies of FUNCTIONs and
+ * CALLs, whose PARAMs are arguments), BINDs by what they bind, and integer arithmetic of constants done: what was
+ * symbolic for want of these is so no more. 0 with to's fault set: a value is out of bounds, or shapes do not fit. */
+kn_ref kg_specialise(kn_graph *to, const kn_graph *from, kn_ref root, kg_value_fn value, void *user);
 
 /* ---- scalars (alu.c): the meaning of every elementwise op, shared by the interpreter and constant folding ------- */
 typedef union kn_scalar {

@@ -3,7 +3,8 @@
  * Takes: roots in the context's graph, each a value or an assignment (AFTER(view, STORE(view, value)), perhaps
  * reshaped). Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have
  * become PARAMs numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
- * Holds after: no BUFFER, no FUNCTION but what folds apply; every STORE targets a PARAM (under RESHAPE and AFTER).
+ * Holds after: no BUFFER, no FUNCTION but what folds apply, no BIND: a variable is a PARAM, one for each value it is
+ * bound to; every STORE targets a PARAM (under RESHAPE and AFTER), or its first elements where their number is symbolic.
  *
  * Explicit stack: graphs may be deeper than the C stack. */
 #include "lower/lower.h"
@@ -32,7 +33,7 @@ static bool add_param(kl_copy *c, kn_ref bound, int64_t size, int dtype, kn_ref 
     if (!KN_GROW(p->alloc, p->param, p->param_cap, p->nparam + 1) ||
         !KN_GROW(p->alloc, c->b->bound, c->b->cap, p->nparam + 1))
         return kn_oom(c->f);
-    p->param[p->nparam]    = (kl_param){size, dtype};
+    p->param[p->nparam]    = (kl_param){size, dtype, 0};
     c->b->bound[p->nparam] = bound;
     *node                  = kg_param(p->g, (int64_t)p->nparam++, dtype, &size, 1);
     return *node != 0;
@@ -41,7 +42,7 @@ static bool add_param(kl_copy *c, kn_ref bound, int64_t size, int dtype, kn_ref 
 /* SHRINK of stored rows: a run of the buffer, which can be bound as it is. */
 static bool row_slice(const kl_copy *c, kn_ref n, kn_ref *buffer, int64_t *offset) {
     const kn_graph *g = c->from;
-    if (kg_op(g, n) != KN_OP_SHRINK) return false;
+    if (kg_op(g, n) != KN_OP_SHRINK || kg_numel(g, n) < 0) return false;
     kn_ref x = follow(c, kg_at(g, n, 0)), b = x;
     while (kg_op(g, b) == KN_OP_RESHAPE) b = follow(c, kg_at(g, b, 0));
     if (kg_op(g, b) != KN_OP_BUFFER) return false;
@@ -63,18 +64,56 @@ bool kl_row_slice(kn_graph *g, const kn_ref *realized, uint32_t nrealized, kn_re
     return row_slice(&(kl_copy){.from = g, .realized = realized, .nrealized = nrealized}, n, buffer, offset);
 }
 
+static int64_t image_dim(const kl_copy *c, kn_ref d) {
+    kn_ref m = c->map[d];
+    return m && kg_op(c->p->g, m) == KN_OP_CONST ? kg_const_int(c->p->g, m) : -(int64_t)m;
+}
+
 /* A PARAM of the text form, flat as buffers are. */
 static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
     kl_program    *p    = c->p;
-    int64_t        slot = kg_field(c->from, n, KN_F_PARAM_slot), size = kg_numel(c->from, n);
+    int64_t        slot = kg_field(c->from, n, KN_F_PARAM_slot), size = kg_most(c->from, n);
     int            rank, dtype = kg_dtype(c->from, n);
-    const int64_t *dims = kg_shape(c->from, n, &rank);
-    if (slot < 0 || slot > 4095 || size < 0)
-        return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a fixed size");
+    const int64_t *from = kg_shape(c->from, n, &rank);
+    int64_t        dims[KN_MAX_RANK];
+    kn_factors     count = {.fixed = 1};
+    if (slot < 0 || slot > 4095 || size == INT64_MAX)
+        return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a bounded size");
     if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) return kn_oom(c->f);
-    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){0, KN_U8};
-    p->param[slot] = (kl_param){size, dtype};
-    *out           = kg_reshape(p->g, kg_param(p->g, slot, dtype, &size, 1), dims, rank);
+    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){0, KN_U8, 0};
+    if (kg_is_variable(c->from, n)) {
+        *out           = kg_copy(p->g, c->from, n);
+        p->param[slot] = (kl_param){1, dtype, *out};
+        return *out != 0;
+    }
+    p->param[slot] = (kl_param){size, dtype, 0};
+    for (int i = 0; i < rank; i++) { /* the sizes have been copied before */
+        dims[i] = from[i] < 0 ? image_dim(c, (kn_ref)-from[i]) : from[i];
+        if (!kg_factor(p->g, &count, dims[i])) return kn_fail(c->f, KN_ERR_UNSUPPORTED, "callify: too many sizes");
+    }
+    kn_ref flat = kg_first_of(p->g, kg_param(p->g, slot, dtype, &size, 1), kg_product(p->g, &count));
+    *out        = kg_reshape(p->g, flat, dims, rank);
+    return *out != 0;
+}
+
+/* BIND: the variable becomes a PARAM whose value is given at the run. Of a text program it is what it binds. */
+static bool variable_param(kl_copy *c, kn_ref n, kn_ref *out) {
+    kl_program     *p   = c->p;
+    const kn_graph *g   = c->from;
+    kn_ref          var = kg_at(g, n, 0), v = kg_at(g, n, 1);
+    if (!kg_is_variable(g, var) || kg_op(g, v) != KN_OP_CONST)
+        return kn_fail(c->f, KN_ERR_ARG, "callify: BIND takes a variable, a PARAM of shape () with a name, and a number");
+    if (!kg_check_variable(g, var, kg_const_int(g, v), c->f)) return false;
+    if (c->text) return (*out = kg_copy(p->g, g, v)) != 0;
+    int64_t     w[KN_PARAM_WORDS];
+    const char *name = kg_variable_name(g, var);
+    if (!add_param(c, n, 1, kg_dtype(g, var), out)) return false;
+    memcpy(w, kg_words(g, var, NULL), sizeof w);
+    w[KN_F_PARAM_slot] = (int64_t)p->nparam - 1;
+    w[KN_F_PARAM_name] = kg_intern_str(p->g, name, strlen(name));
+    kn_ref shape       = kg_dims_node(p->g, NULL, 0);
+    *out               = kg_make(p->g, KN_OP_PARAM, 0, kg_intern_words(p->g, w, KN_PARAM_WORDS), &shape, 1);
+    p->param[p->nparam - 1].var = *out;
     return *out != 0;
 }
 
@@ -86,8 +125,11 @@ static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
     if (kg_op(g, n) == KN_OP_PARAM && kg_space(g, n) == KN_REG) return true; /* of a combine: copied */
     if (kg_op(g, n) == KN_OP_PARAM) {
         if (c->text) return input_param(c, n, out);
+        if (kg_is_variable(g, n))
+            return kn_fail(c->f, KN_ERR_STATE, "the size %s has no value: kn_bind gives it one", kg_variable_name(g, n));
         return kn_fail(c->f, KN_ERR_ARG, "callify: a PARAM outside a FUNCTION");
     }
+    if (kg_op(g, n) == KN_OP_BIND) return variable_param(c, n, out);
     if (kg_op(g, n) == KN_OP_BUFFER) return add_param(c, n, kg_field(g, n, KN_F_BUFFER_size), kg_dtype(g, n), out);
     if (!row_slice(c, n, &buffer, &offset)) return true;
     int            rank;
@@ -166,6 +208,11 @@ static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
             top--;
             continue;
         }
+        if (kg_op(g, n) == KN_OP_PARAM && kg_numel(g, n) < 0 && !c->map[kg_at(g, n, 0)]) { /* its sizes first */
+            if (!KN_GROW(c->p->alloc, stack, cap, top + 1)) goto oom;
+            stack[top++] = kg_at(g, n, 0);
+            continue;
+        }
         kg_made_as(c->p->g, g, n);
         if (!make_leaf(c, n, &leaf)) goto done;
         kg_made_as(c->p->g, g, 0);
@@ -229,12 +276,12 @@ static kn_ref root_store(const kn_graph *g, kn_ref r, kn_ref *target) {
 /* STORE(param, value), flat. */
 static kn_ref store_result(kl_copy *c, kn_ref value, int *slot) {
     kl_program *p    = c->p;
-    int64_t     size = kg_numel(p->g, value);
+    int64_t     size = kg_most(p->g, value), count = kg_count_of(p->g, value);
     kn_ref      param;
-    if (size < 0) return kn_fail(c->f, KN_ERR_UNSUPPORTED, "callify: symbolic sizes are not lowered"), 0;
+    if (size == INT64_MAX) return kn_fail(c->f, KN_ERR_SHAPE, "callify: a result of a size without a bound"), 0;
     *slot = (int)p->nparam;
     if (!add_param(c, 0, size, kg_dtype(p->g, value), &param)) return 0;
-    return kg_store(p->g, param, kg_reshape(p->g, value, &size, 1), 0);
+    return kg_store(p->g, kg_first_of(p->g, param, count), kg_reshape(p->g, value, &count, 1), 0);
 }
 
 bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n, kl_program *p,

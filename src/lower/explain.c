@@ -32,7 +32,7 @@ static void put_value(const kl_fuse *z, kn_ref n, uint32_t number, kn_str *out) 
 /* "0: 1, 2: 3.50": who evaluates or reads how often. */
 static void put_users(const kl_fuse *z, kn_ref n, const int *kernel_of, kn_str *out) {
     const kl_info *info   = &z->info[n];
-    double         size   = (double)kg_numel(z->g, n);
+    double         size   = (double)kg_most(z->g, n);
     bool           loaded = info->choice->place != KL_INLINE;
     size_t         start  = out->len;
     int            shown  = 0;

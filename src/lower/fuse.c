@@ -20,7 +20,7 @@ enum { CUT = 4 };
 enum { FULL = 1000 }; /* operations of a kernel; the system's compiler takes the square of a function's length */
 
 static double bytes_of(const kl_fuse *z, kn_ref n) {
-    return (double)kg_numel(z->g, n) * kn_dsize(kg_dtype(z->g, n));
+    return (double)kg_most(z->g, n) * kn_dsize(kg_dtype(z->g, n));
 }
 
 double kl_read_ps(const kl_fuse *z, double bytes, kn_level from) {
@@ -98,15 +98,15 @@ static bool is_product(const kn_graph *g, kn_ref n) {
     if (kg_op(g, n) != KN_OP_REDUCE || kg_field(g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
     kn_ref x = kg_at(g, n, 0);
     while (kg_op(g, x) == KN_OP_CAST) x = kg_at(g, x, 0);
-    return kg_op(g, x) == KN_OP_MUL && kg_numel(g, x) >= 8 * kg_numel(g, n);
+    return kg_op(g, x) == KN_OP_MUL && kg_most(g, x) / 8 >= kg_most(g, n);
 }
 
 /* The operations of a node itself; a fold runs its combine for each element. */
 static double own_ps(const kl_fuse *z, kn_ref n) {
     kn_fold_parts p;
     if (kg_is_fold(z->g, n) && kg_fold_parts(z->g, kg_at(z->g, n, 0), &p))
-        return (double)kg_numel(z->g, p.element[0]) * z->info[p.combine].work;
-    return op_ps(z, n) * (double)kg_numel(z->g, kg_op(z->g, n) == KN_OP_REDUCE ? kg_at(z->g, n, 0) : n);
+        return (double)kg_most(z->g, p.element[0]) * z->info[p.combine].work;
+    return op_ps(z, n) * (double)kg_most(z->g, kg_op(z->g, n) == KN_OP_REDUCE ? kg_at(z->g, n, 0) : n);
 }
 
 /* Work to compute each node once, with what stands below it in place. What has other users too is at worst read back:
@@ -120,8 +120,9 @@ static void measure(kl_fuse *z) {
         }
         int op = kg_op(z->g, n);
         z->info[n].counts |= op == KN_OP_RANGE;
-        bool index = op == KN_OP_RANGE || op == KN_OP_CONST || kn_is_alu(op) || is_view(op);
-        for (uint32_t k = 0; k < kg_nsrc(z->g, n) && op != KN_OP_RANGE; k++)
+        bool var   = kg_is_variable(z->g, n);
+        bool index = op == KN_OP_RANGE || op == KN_OP_CONST || kn_is_alu(op) || is_view(op) || var;
+        for (uint32_t k = 0; k < kg_nsrc(z->g, n) && op != KN_OP_RANGE && !var; k++)
             index = index && (kg_op(z->g, kg_at(z->g, n, k)) == KN_OP_STACK || z->info[kg_at(z->g, n, k)].index);
         z->info[n].index = index && !kn_is_float(kg_dtype(z->g, n));
     }
@@ -129,7 +130,7 @@ static void measure(kl_fuse *z) {
         kn_ref   n    = z->order[i];
         kl_info *info = &z->info[n];
         int      op   = kg_op(z->g, n);
-        double   size = (double)kg_numel(z->g, n);
+        double   size = (double)kg_most(z->g, n);
         if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST) continue;
         if (op == KN_OP_PARAM || op == KN_OP_LOAD) {
             bool scalar = op == KN_OP_PARAM && kg_space(z->g, n) == KN_REG; /* of a combine */
@@ -146,7 +147,7 @@ static void measure(kl_fuse *z) {
         for (int64_t k = 0; k < n_src; k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
             double w = z->info[s].work, c = z->info[s].alu, read = read_back(z, s);
-            double part = op == KN_OP_SHRINK ? size / KN_MAX((double)kg_numel(z->g, s), 1.0) : 1;
+            double part = op == KN_OP_SHRINK ? size / KN_MAX((double)kg_most(z->g, s), 1.0) : 1;
             if (z->info[s].users > 1 && w > read) w = read, c = 0;
             own += w * part;
             alu += c * part;
@@ -199,8 +200,8 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
                          (asks_stage(z->g, n) && reduced_along(z, z->use[u].idx[a]));
     }
     for (int a = 0; a < rank; a++) {
-        if (staged[a]) *held = kn_sat_mul(*held, dims[a]);
-        else shared |= dims[a] > 1 && !kg_closed(z->r, z->use[first].idx[a]);
+        if (staged[a]) *held = kn_sat_mul(*held, kg_most_of(z->g, dims[a]));
+        else shared |= kg_most_of(z->g, dims[a]) > 1 && !kg_closed(z->r, z->use[first].idx[a]);
     }
     return shared && *held > 1;
 }
@@ -216,7 +217,7 @@ static double stored_ps(const kl_fuse *z, kn_ref n, int readers) {
 
 /* Zeros around what a reduction reads again and again: laid out once, its loops have no gates. */
 static bool wants_margin(const kl_fuse *z, kn_ref n) {
-    double evals = 0, size = (double)kg_numel(z->g, n);
+    double evals = 0, size = (double)kg_most(z->g, n);
     bool   reduced = false;
     if (kg_op(z->g, n) != KN_OP_PAD || z->info[n].index || is_mask(z, n)) return false;
     for (int u = z->info[n].use; u >= 0; u = z->use[u].next) {
@@ -267,7 +268,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     if (is_leaf(op) || is_view(op)) c->settled = "a view";
     else if (kg_dtype(z->g, n) == KN_VOID) c->settled = "no value";
     else if (is_mask(z, n) || info->index) c->settled = "index arithmetic";
-    else if (!kg_numel(z->g, n)) c->settled = "no elements";
+    else if (!kg_most(z->g, n)) c->settled = "no elements";
     bool    axes[KN_MAX_RANK];
     int64_t held;
     if (!c->settled && asks_stage(z->g, n) && stage_axes(z, n, axes, &held)) {
@@ -275,7 +276,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
         c->settled = "the program asks for it";
     }
     if (c->settled) return;
-    double size = (double)kg_numel(z->g, n), evals = 0;
+    double size = (double)kg_most(z->g, n), evals = 0;
     int    groups = 0, last = -1;
     bool   nested = false;
     for (int u = info->use; u >= 0; u = z->use[u].next) {
@@ -388,7 +389,7 @@ static bool make_root(kl_fuse *z, kn_ref n) {
         if (!kl_group_new(z, &group)) return false;
         for (int i = 0; i < rank; i++) {
             if (dims[i] == 0) z->group[group].empty = true;
-            if (dims[i] <= 1) {
+            if (dims[i] == 0 || dims[i] == 1) {
                 idx[i] = kg_idx(z->r, 0);
                 continue;
             }
@@ -406,7 +407,7 @@ static bool make_root(kl_fuse *z, kn_ref n) {
     } else {
         kl_program *p = z->p;
         if (!KN_GROW(p->alloc, p->temp, p->temp_cap, p->ntemp + 1)) return kn_oom(z->f);
-        p->temp[p->ntemp] = (kl_temp){.size = kg_numel(z->g, n), .dtype = kg_dtype(z->g, n)};
+        p->temp[p->ntemp] = (kl_temp){.size = kg_most(z->g, n), .dtype = kg_dtype(z->g, n)};
         st.slot           = (int64_t)(p->nparam + p->ntemp++);
     }
     if (!KN_GROW(z->p->alloc, z->storage, z->storage_cap, z->nstorage + 1)) return kn_oom(z->f);
@@ -460,6 +461,7 @@ static bool note_read(kl_fuse *z, int use, int64_t slot, kn_ref version) {
 /* First contents of a PARAM are read by all its uses or, when it is itself stored elsewhere, by what copies it. */
 static bool note_param_reads(kl_fuse *z, kn_ref n) {
     int64_t slot = kg_field(z->g, n, KN_F_PARAM_slot);
+    if (kg_is_variable(z->g, n)) return true; /* nothing writes it */
     for (int u = z->info[n].use; u >= 0; u = z->use[u].next)
         if (!z->use[u].load && !note_read(z, u, slot, 0)) return false;
     return true;
@@ -481,7 +483,7 @@ bool kl_decide(kl_fuse *z) {
             continue;
         }
         if (c.place == KL_INLINE && c.again > 0) /* its own part: what stands below counts when it is reached */
-            z->again += c.again * (op_ps(z, n) * (double)kg_numel(z->g, n) / info->alu);
+            z->again += c.again * (op_ps(z, n) * (double)kg_most(z->g, n) / info->alu);
         if (c.place == KL_ROOT) {
             if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
             continue;

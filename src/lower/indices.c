@@ -16,6 +16,29 @@ static kn_ref scale(kl_fuse *z, kn_ref a, int64_t c) {
     return c == 1 ? a : kg_op2(z->r, KN_OP_MUL, a, kg_idx(z->r, c));
 }
 
+/* In normal form, or a RANGE with that bound would be another one once it is rewritten. */
+kn_ref kl_dim(kl_fuse *z, int64_t dim) {
+    return dim < 0 ? kl_simplify(z, kg_copy(z->r, z->g, (kn_ref)-dim)) : kg_idx(z->r, dim);
+}
+
+/* A product of dims, without the ones. */
+typedef struct stride {
+    int64_t fixed;
+    kn_ref  some; /* the symbolic ones, 0: none */
+} stride;
+
+static void stride_by(kl_fuse *z, stride *s, int64_t dim) {
+    if (dim >= 0) s->fixed = kn_sat_mul(s->fixed, dim);
+    else s->some = s->some ? kg_op2(z->r, KN_OP_MUL, s->some, kl_dim(z, dim)) : kl_dim(z, dim);
+}
+
+static kn_ref times_stride(kl_fuse *z, kn_ref a, stride s) {
+    return scale(z, s.some ? kg_op2(z->r, KN_OP_MUL, a, s.some) : a, s.fixed);
+}
+
+static bool is_one(stride s) { return s.fixed == 1 && !s.some; }
+static kn_ref stride_node(kl_fuse *z, stride s) { return s.some ? scale(z, s.some, s.fixed) : kg_idx(z->r, s.fixed); }
+
 /* ---- ranges -------------------------------------------------------------------------------------------------- */
 
 static bool set_insert(int *set, int *n, int cap, int v) {
@@ -43,16 +66,16 @@ int kl_closure(kl_fuse *z, const kn_ref *idx, int n, kn_ref gate, int *out, int 
     return count;
 }
 
-bool kl_new_range(kl_fuse *z, int64_t extent, bool reduce, const int *around, int naround, kn_ref *out) {
+bool kl_new_range(kl_fuse *z, int64_t dim, bool reduce, const int *around, int naround, kn_ref *out) {
     if (!KN_GROW(z->p->alloc, z->range, z->range_cap, z->nrange + 1)) return kn_oom(z->f);
     int id   = (int)z->nrange;
     int *set = kn_arena_get(&z->arena, ((size_t)naround + 1) * sizeof *set);
     if (!set) return kn_oom(z->f);
     if (naround) memcpy(set, around, (size_t)naround * sizeof *set);
     set[naround] = id;
-    kn_ref r     = kg_range(z->r, kg_idx(z->r, extent), id, reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP);
+    kn_ref r     = kg_range(z->r, kl_dim(z, dim), id, reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP);
     if (!r) return false;
-    z->range[z->nrange++] = (kl_range){r, extent, reduce, set, naround + 1};
+    z->range[z->nrange++] = (kl_range){r, kg_most_of(z->g, dim), reduce, set, naround + 1};
     *out                  = r;
     return true;
 }
@@ -89,11 +112,11 @@ bool kl_add_use(kl_fuse *z, kn_ref node, int group, const kn_ref *idx, kn_ref ga
 }
 
 static kn_ref flat_index(kl_fuse *z, const kn_ref *idx, const int64_t *dims, int rank) {
-    kn_ref  sum    = kg_idx(z->r, 0);
-    int64_t stride = 1;
+    kn_ref sum = kg_idx(z->r, 0);
+    stride s   = {1, 0};
     for (int i = rank; i-- > 0;) {
-        if (dims[i] != 1) sum = add(z, sum, scale(z, idx[i], stride));
-        stride = kn_sat_mul(stride, dims[i]);
+        if (dims[i] != 1) sum = add(z, sum, times_stride(z, idx[i], s));
+        stride_by(z, &s, dims[i]);
     }
     return sum;
 }
@@ -104,36 +127,56 @@ kn_ref kl_flat(kl_fuse *z, int use) {
     return kl_simplify(z, flat_index(z, z->use[use].idx, dims, rank));
 }
 
+/* The next run of axes from i and j on whose products are equal whatever the variables are: up to *i and *j. What is
+ * not seen to be equal is one run with all that follows. */
+static void next_run(const kl_fuse *z, const int64_t *from, int nfrom, const int64_t *to, int nto, int *i, int *j) {
+    kn_factors a = {.fixed = 1}, b = {.fixed = 1};
+    bool    ok = (*i == nfrom || kg_factor(z->g, &a, from[(*i)++])) && (*j == nto || kg_factor(z->g, &b, to[(*j)++]));
+    while (ok && !kg_same_factors(&a, &b)) {
+        bool less = a.n != b.n ? a.n < b.n : a.fixed < b.fixed; /* which one still has to grow, most likely */
+        if (*i < nfrom && (less || *j == nto)) ok = kg_factor(z->g, &a, from[(*i)++]);
+        else if (*j < nto) ok = kg_factor(z->g, &b, to[(*j)++]);
+        else break;
+    }
+    if (ok && kg_same_factors(&a, &b)) return;
+    *i = nfrom;
+    *j = nto;
+}
+
 /* Row-major reinterpretation, run by run of axes whose products agree, so that untouched axes stay as they are. */
 static void reshape_indices(kl_fuse *z, const int64_t *from, int nfrom, const int64_t *to, int nto, const kn_ref *idx,
                             kn_ref *out) {
     int i = 0, j = 0;
     while (i < nfrom || j < nto) { /* to: the node's axes, which idx speaks of; from: the source's */
-        int     i0 = i, j0 = j;
-        int64_t a = i < nfrom ? from[i++] : 1, b = j < nto ? to[j++] : 1;
-        while (a != b) {
-            if (a < b && i < nfrom) a *= from[i++];
-            else if (a > b && j < nto) b *= to[j++];
-            else break;
-        }
+        int i0 = i, j0 = j;
+        next_run(z, from, nfrom, to, nto, &i, &j);
         if (i - i0 == 1 && j - j0 == 1) {
             out[i0] = idx[j0];
             continue;
         }
-        kn_ref  flat   = kl_simplify(z, flat_index(z, idx + j0, to + j0, j - j0));
-        int64_t stride = 1;
+        kn_ref flat = kl_simplify(z, flat_index(z, idx + j0, to + j0, j - j0));
+        stride s    = {1, 0};
         for (int k = i; k-- > i0;) {
-            kn_ref q = stride == 1 ? flat : kg_op2(z->r, KN_OP_IDIV, flat, kg_idx(z->r, stride));
-            out[k]   = k == i0 ? q : kg_op2(z->r, KN_OP_MOD, q, kg_idx(z->r, from[k]));
-            stride *= from[k];
+            kn_ref q = is_one(s) ? flat : kg_op2(z->r, KN_OP_IDIV, flat, stride_node(z, s));
+            out[k]   = k == i0 ? q : kg_op2(z->r, KN_OP_MOD, q, kl_dim(z, from[k]));
+            stride_by(z, &s, from[k]);
         }
     }
 }
 
 static kn_ref both(kl_fuse *z, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(z->r, KN_OP_AND, a, b); }
 
-static kn_ref at_least(kl_fuse *z, kn_ref x, int64_t lo) { /* lo <= x, as lo - 1 < x */
-    return kg_op2(z->r, KN_OP_CMPLT, kg_idx(z->r, lo - 1), x);
+/* A number, or minus one of the program's nodes, as an offset may be. */
+static kn_ref offset_node(kl_fuse *z, kn_ref list, int a) { return kg_copy(z->r, z->g, kg_at(z->g, list, (uint32_t)a)); }
+
+static kn_ref at_least(kl_fuse *z, kn_ref x, kn_ref lo) { /* lo <= x, as lo - 1 < x */
+    if (kg_op(z->r, lo) == KN_OP_CONST) return kg_op2(z->r, KN_OP_CMPLT, kg_idx(z->r, kg_const_int(z->r, lo) - 1), x);
+    return kg_op2(z->r, KN_OP_CMPLT, add(z, lo, kg_idx(z->r, -1)), x);
+}
+
+static kn_ref minus(kl_fuse *z, kn_ref x, kn_ref y) {
+    if (kg_op(z->r, y) == KN_OP_CONST) return add(z, x, kg_idx(z->r, -kg_const_int(z->r, y)));
+    return add(z, x, scale(z, y, -1));
 }
 
 /* Sources of one shape, asked for at the same indices. */
@@ -175,26 +218,37 @@ static bool spread_reduce(kl_fuse *z, int use, const kn_ref *srcs, int nsrc, con
     return same_sources(z, use, srcs, nsrc, idx, u.gate);
 }
 
+/* inner elements from off on lie within outer, whatever the variables are: code checks nothing when it runs. */
+static bool box_fits(kl_fuse *z, kn_ref n, kn_ref off, int64_t inner, int64_t outer) {
+    if (kg_op(z->r, off) == KN_OP_CONST && inner >= 0 && outer >= 0) return true; /* the shape's rule has seen to it */
+    kn_ref room = minus(z, kl_dim(z, outer), off);
+    if (room) room = kl_simplify(z, minus(z, room, kl_dim(z, inner)));
+    if (!room) return false;
+    if (kg_min(z->r, room) >= 0 && kg_min(z->r, off) >= 0) return true;
+    return kn_fail(z->f, KN_ERR_UNSUPPORTED,
+                   "rangeify: %s: the bounds of a symbolic size do not show that it stays within the axis",
+                   kn_ops[kg_op(z->g, n)].name);
+}
+
 static bool spread_pad(kl_fuse *z, int use, kn_ref n, kn_ref src, kn_ref *idx) {
     const kl_use   u = z->use[use];
-    int64_t        off[KN_MAX_RANK];
     int            rank;
-    const int64_t *in = kg_shape(z->g, src, NULL);
-    if (!kg_read_dims(z->g, kg_at(z->g, n, 1), off, &rank)) goto symbolic;
-    kn_ref valid = 0;
+    const int64_t *in    = kg_shape(z->g, src, &rank), *out = kg_shape(z->g, n, NULL);
+    kn_ref         valid = 0, list = kg_at(z->g, n, 1);
     for (int a = 0; a < rank; a++) {
-        kn_ref x = u.idx[a];
-        if (off[a]) valid = both(z, valid, at_least(z, x, off[a]));
-        if (kg_max(z->r, x) >= off[a] + in[a])
-            valid = both(z, valid, kg_op2(z->r, KN_OP_CMPLT, x, kg_idx(z->r, off[a] + in[a])));
-        idx[a] = off[a] ? add(z, x, kg_idx(z->r, -off[a])) : x;
+        kn_ref x = u.idx[a], off = offset_node(z, list, a), end = off ? add(z, off, kl_dim(z, in[a])) : 0;
+        if (!(end = kl_simplify(z, end))) return false;
+        if (!box_fits(z, n, off, in[a], out[a])) return false;
+        bool none = kg_is_const(z->r, off, 0);
+        if (!none) valid = both(z, valid, at_least(z, x, off));
+        if (!(none && in[a] == out[a]) && kg_max(z->r, x) >= kg_min(z->r, end))
+            valid = both(z, valid, kg_op2(z->r, KN_OP_CMPLT, x, end));
+        idx[a] = none ? x : minus(z, x, off);
     }
     if (valid && !(valid = kl_simplify(z, valid))) return false;
     z->use[use].valid = valid;
     if (valid && kg_is_const(z->r, valid, 0)) return true; /* padding everywhere: the source is not asked */
     return one_source(z, use, src, idx, both(z, u.gate, valid));
-symbolic:
-    return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: PAD with symbolic sizes");
 }
 
 static bool spread_many(kl_fuse *z, int use, kn_ref n, uint32_t nsrc, int drop) {
@@ -214,9 +268,9 @@ static bool spread_many(kl_fuse *z, int use, kn_ref n, uint32_t nsrc, int drop) 
 }
 
 /* The value of an index tensor, before it is built: a leaf that depends on the loops of its use. */
-static kn_ref promise(kl_fuse *z, int use, int64_t bound) {
+static kn_ref promise(kl_fuse *z, int use, int64_t dim) {
     char   name[32];
-    kn_ref loops[128], b = kg_idx(z->r, bound);
+    kn_ref loops[128], b = kl_dim(z, dim);
     int    ids[128],
         n = kl_closure(z, z->use[use].idx, kg_rank(z->g, z->use[use].node), z->use[use].gate, ids, KN_COUNT(ids));
     for (int i = 0; i < n; i++) loops[i] = z->range[ids[i]].node;
@@ -292,15 +346,15 @@ bool kl_spread(kl_fuse *z, int use) {
     case KN_OP_FLIP: {
         const int64_t *flag = kg_words(z->g, n, NULL), *dims = kg_shape(z->g, n, NULL);
         for (int a = 0; a < rank; a++)
-            idx[a] = flag[a] ? add(z, kg_idx(z->r, dims[a] - 1), scale(z, u.idx[a], -1)) : u.idx[a];
+            idx[a] = flag[a] ? add(z, add(z, kl_dim(z, dims[a]), kg_idx(z->r, -1)), scale(z, u.idx[a], -1)) : u.idx[a];
         return one_source(z, use, src, idx, u.gate);
     }
     case KN_OP_SHRINK: {
-        int64_t off[KN_MAX_RANK];
-        int     r;
-        if (!kg_read_dims(z->g, kg_at(z->g, n, 1), off, &r))
-            return kn_fail(z->f, KN_ERR_UNSUPPORTED, "rangeify: SHRINK with symbolic sizes");
-        for (int a = 0; a < rank; a++) idx[a] = off[a] ? add(z, u.idx[a], kg_idx(z->r, off[a])) : u.idx[a];
+        for (int a = 0; a < rank; a++) {
+            kn_ref off = offset_node(z, kg_at(z->g, n, 1), a);
+            if (!off || !box_fits(z, n, off, kg_shape(z->g, n, NULL)[a], kg_shape(z->g, src, NULL)[a])) return false;
+            idx[a]     = kg_is_const(z->r, off, 0) ? u.idx[a] : add(z, u.idx[a], off);
+        }
         return one_source(z, use, src, idx, u.gate);
     }
     case KN_OP_PAD: return spread_pad(z, use, n, src, idx);

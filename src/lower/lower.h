@@ -19,6 +19,7 @@ typedef struct kl_arg {
     bool    temp;
     int64_t id; /* PARAM slot, or temporary number */
     bool    written;
+    bool    var; /* a variable: the kernel takes its value, not its address */
 } kl_arg;
 
 typedef struct kl_kernel {
@@ -27,7 +28,8 @@ typedef struct kl_kernel {
     char      name[64];
     kl_arg   *arg; /* PARAM k of the kernel is arg[k] */
     size_t    nargs, arg_cap;
-    int64_t   chunks; /* iterations of the THREAD loop; 1: none */
+    int64_t   chunks; /* iterations of the THREAD loop, at most; 1: none */
+    kn_ref    bound;  /* of that loop, if it is symbolic: its node */
     double    flops, bytes;
     int       sweeps; /* so far: calls of kl_rewrite_kernel */
     kn_opt    opts[KN_MAX_OPTS];
@@ -49,8 +51,9 @@ typedef struct kl_temp {
 } kl_temp;
 
 typedef struct kl_param {
-    int64_t size;
+    int64_t size; /* elements at most */
     int     dtype;
+    kn_ref  var; /* the PARAM, if it is a variable: its value is what stands behind it, one element */
 } kl_param;
 
 typedef struct kl_program {
@@ -81,7 +84,7 @@ void kl_program_free(kl_program *p);
 void kl_program_again(kl_program *p);
 
 /* Callify (callify.c): what the roots need, as p->g, p->root, p->param. bound[k] is the node of g behind PARAM k: a
- * BUFFER, a SLICE of one, or 0 for the result of a value root; out_slot[i] (room for n) is the PARAM of root i. */
+ * BUFFER, a SLICE of one, the BIND of a variable, or 0 for the result of a value root; out_slot[i] (room for n) is the PARAM of root i. */
 typedef struct kl_binding {
     kn_ref *bound; /* p->nparam of them */
     size_t  cap;

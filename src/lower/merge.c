@@ -71,14 +71,14 @@ static bool survey(kl_merger *m) {
         kl_side      *s     = &m->side[use->group];
         bool          reads = use->load ? !z->storage[store].stage : kg_op(z->g, use->node) == KN_OP_PARAM;
         if (!use->load) s->sums |= z->info[use->node].product && kg_op(z->g, use->node) == KN_OP_REDUCE;
-        double asked = use->evals * size, bytes = (double)kg_numel(z->g, use->node) * size;
+        double asked = use->evals * size, bytes = (double)kg_most(z->g, use->node) * size;
         if (reads && !side_reads(m, s, use->node, KN_MIN(bytes, asked), asked)) return false;
     }
     for (size_t i = 0; i < z->nstorage; i++) {
         const kl_storage *st = &z->storage[i];
         if (st->stage) continue;
         m->side[st->group].stores++;
-        m->side[st->group].written += (double)kg_numel(z->g, st->node) * kn_dsize(kg_dtype(z->g, st->node));
+        m->side[st->group].written += (double)kg_most(z->g, st->node) * kn_dsize(kg_dtype(z->g, st->node));
     }
     return true;
 }

@@ -92,7 +92,7 @@ static bool add_copy(kl_fuse *z, kl_out *o, kl_storage *st) {
     z->group[c].copy   = (int)(o - z->out) + 1;
     if (st->out == (int)(o - z->out)) { /* what held the value no longer does */
         if (!KN_GROW(p->alloc, p->temp, p->temp_cap, p->ntemp + 1)) return kn_oom(z->f);
-        p->temp[p->ntemp] = (kl_temp){.size = kg_numel(z->g, st->node), .dtype = kg_dtype(z->g, st->node)};
+        p->temp[p->ntemp] = (kl_temp){.size = kg_most(z->g, st->node), .dtype = kg_dtype(z->g, st->node)};
         st->slot          = (int64_t)(p->nparam + p->ntemp++);
     }
     if (!kl_group_edge(z, st->group, c)) return false;

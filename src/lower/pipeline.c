@@ -245,6 +245,7 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
         for (size_t a = 0; a < k->nargs; a++) {
             const kl_arg *g = &k->arg[a];
             if (g->temp) src[a + 1] = kg_buffer(to, g->id, p->temp[g->id].size, p->temp[g->id].dtype, 0, KN_GLOBAL);
+            else if (g->var) src[a + 1] = kg_copy(to, p->g, p->param[g->id].var);
             else src[a + 1] = kg_param(to, g->id, p->param[g->id].dtype, &p->param[g->id].size, 1);
         }
         if (!(call[i] = kg_make(to, KN_OP_CALL, 0, 0, src, (uint32_t)k->nargs + 1))) goto done;

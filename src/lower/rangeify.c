@@ -64,7 +64,7 @@ static kn_ref stage_index(kl_fuse *z, const kl_storage *st, const kl_use *u) {
     for (int a = rank; a-- > 0;) {
         if (!st->staged[a]) continue;
         flat = kg_op2(z->r, KN_OP_ADD, flat, kg_op2(z->r, KN_OP_MUL, u->idx[a], kg_idx(z->r, stride)));
-        stride *= dims[a];
+        stride *= kg_most_of(z->g, dims[a]);
     }
     return kl_simplify(z, flat);
 }
@@ -77,7 +77,7 @@ static kn_ref read_stage(kl_fuse *z, kl_storage *st, const kl_use *u) {
         int           n    = 0, rank;
         const int64_t *dims = kg_shape(z->g, st->node, &rank);
         for (int a = 0; a < rank; a++)
-            if (st->staged[a]) loop[n++] = own->idx[a], size *= dims[a];
+            if (st->staged[a]) loop[n++] = own->idx[a], size *= kg_most_of(z->g, dims[a]);
         st->buffer = kg_buffer(z->r, st->slot, size, kg_dtype(z->g, st->node), 0, KN_LOCAL);
         st->filled = kg_end(z->r, kg_store(z->r, kg_index(z->r, st->buffer, &flat, 1), own->value, 0), loop, n);
     }
@@ -107,7 +107,9 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     if (u->load && z->storage[z->info[n].storage].stage) return read_stage(z, &z->storage[z->info[n].storage], u);
     if (u->load) return read_slot(z, z->storage[z->info[n].storage].slot, kl_flat(z, id), u->gate);
     switch (op) {
-    case KN_OP_PARAM: return read_slot(z, kg_field(z->g, n, KN_F_PARAM_slot), kl_flat(z, id), u->gate);
+    case KN_OP_PARAM:
+        if (kg_is_variable(z->g, n)) return kg_copy(z->r, z->g, n);
+        return read_slot(z, kg_field(z->g, n, KN_F_PARAM_slot), kl_flat(z, id), u->gate);
     case KN_OP_CONST: return kg_make(z->r, KN_OP_CONST, dt, kg_node(z->g, n)->arg, NULL, 0);
     case KN_OP_RANGE: return u->idx[kg_field(z->g, n, KN_F_RANGE_axis)];
     case KN_OP_PAD: {
@@ -257,13 +259,24 @@ typedef struct kl_cut { /* copying kernels out of the ranged graph, with a map t
     int64_t   next_axis, next_local;
 } kl_cut;
 
+/* A variable of the kernel: that of the program under the number of an argument. */
+static kn_ref variable_arg(kl_kernel *k, const kn_graph *from, kn_ref n, const kn_ref *src) {
+    int64_t     w[KN_PARAM_WORDS];
+    const char *name = kg_variable_name(from, n);
+    memcpy(w, kg_words(from, n, NULL), sizeof w);
+    w[KN_F_PARAM_slot] = (int64_t)k->nargs++;
+    w[KN_F_PARAM_name] = kg_intern_str(k->g, name, strlen(name));
+    return kg_make(k->g, KN_OP_PARAM, 0, kg_intern_words(k->g, w, KN_PARAM_WORDS), src, 1);
+}
+
 static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_ref *src, uint32_t nsrc) {
     kl_program *p = z->p;
     if (kg_op(z->r, n) == KN_OP_PARAM && kg_space(z->r, n) != KN_REG) {
         int64_t slot = kg_field(z->r, n, KN_F_PARAM_slot), size = kg_numel(z->r, n);
         if (!KN_GROW(p->alloc, k->arg, k->arg_cap, k->nargs + 1)) return kn_oom(z->f), 0;
-        bool temp         = slot >= (int64_t)p->nparam;
-        k->arg[k->nargs] = (kl_arg){temp, temp ? slot - (int64_t)p->nparam : slot, false};
+        bool temp         = slot >= (int64_t)p->nparam, var = kg_is_variable(z->r, n);
+        k->arg[k->nargs] = (kl_arg){temp, temp ? slot - (int64_t)p->nparam : slot, false, var};
+        if (var) return variable_arg(k, z->r, n, src);
         return kg_param(k->g, (int64_t)k->nargs++, kg_dtype(z->r, n), &size, 1);
     }
     if (kg_op(z->r, n) == KN_OP_BUFFER)
@@ -447,13 +460,19 @@ kn_ref kl_stored_value(const kn_graph *g, kn_ref store) {
     return v;
 }
 
+/* The first elements of a flat value, as many as a symbolic size says. */
+static bool is_first_of(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_SHRINK && kg_numel(g, n) < 0 && kg_rank(g, n) == 1 &&
+           kg_is_const(g, kg_at(g, kg_at(g, n, 1), 0), 0);
+}
+
 static bool find_stores(kl_fuse *z) {
     for (uint32_t i = 0; i < z->norder; i++) {
         kn_ref n = z->order[i];
         if (kg_op(z->g, n) != KN_OP_STORE) continue;
         kl_out o = {.store = n, .next = -1};
         kn_ref t = kg_at(z->g, n, 0);
-        while (kg_op(z->g, t) == KN_OP_RESHAPE || kg_op(z->g, t) == KN_OP_AFTER) {
+        while (kg_op(z->g, t) == KN_OP_RESHAPE || kg_op(z->g, t) == KN_OP_AFTER || is_first_of(z->g, t)) {
             if (kg_op(z->g, t) == KN_OP_AFTER && !o.before && kg_op(z->g, kg_at(z->g, t, 1)) == KN_OP_STORE)
                 o.before = kg_at(z->g, t, 1);
             t = kg_at(z->g, t, 0);

@@ -95,7 +95,7 @@ typedef struct kl_merge_note { /* two groups that could have merged, kept for an
 
 typedef struct kl_range { /* per RANGE id */
     kn_ref   node;
-    int64_t  extent;
+    int64_t  extent; /* at most */
     bool     reduce;
     int     *closure; /* ids of the loops around it, itself included, ascending */
     int      nclosure;
@@ -141,7 +141,8 @@ bool kl_hazards(kl_fuse *z);                             /* old contents are rea
 bool kl_group_order(kl_fuse *z, int *order, int *count); /* a topological order */
 /* rangeify.c */
 kn_ref kl_simplify(kl_fuse *z, kn_ref n);
-bool   kl_new_range(kl_fuse *z, int64_t extent, bool reduce, const int *around, int naround, kn_ref *out);
+kn_ref kl_dim(kl_fuse *z, int64_t dim); /* of the program's graph, as kg_shape has it: its node in the ranged graph */
+bool   kl_new_range(kl_fuse *z, int64_t dim, bool reduce, const int *around, int naround, kn_ref *out);
 int    kl_closure(kl_fuse *z, const kn_ref *idx, int n, kn_ref gate, int *out, int cap); /* loops around a use */
 bool   kl_add_use(kl_fuse *z, kn_ref node, int group, const kn_ref *idx, kn_ref gate, int *out);
 kn_ref kl_flat(kl_fuse *z, int use); /* the row-major element number a use asks for */

@@ -6,7 +6,7 @@
 #include "runtime/inside.h"
 
 typedef struct capture_param {
-    int     source;
+    int     source; /* of a variable: its number */
     int64_t offset; /* bytes into the source */
 } capture_param;
 
@@ -18,6 +18,8 @@ struct kr_capture {
     size_t         nparam;
     kr_source     *source;
     size_t         nsource, source_cap;
+    kr_variable   *var;
+    size_t         nvar, var_cap;
 };
 
 void kr_capture_free(kr_capture *c) {
@@ -26,12 +28,30 @@ void kr_capture_free(kr_capture *c) {
     kn_free(a, c->param, (c->nparam + 1) * sizeof *c->param);
     kn_free(a, c->data, (c->nparam + 1) * sizeof *c->data);
     kn_free(a, c->source, c->source_cap * sizeof *c->source);
+    kn_free(a, c->var, c->var_cap * sizeof *c->var);
     kn_free(a, c, sizeof *c);
 }
 
 kr_source *kr_capture_sources(kr_capture *c, int *n) {
     *n = (int)c->nsource;
     return c->source;
+}
+
+kr_variable *kr_capture_variables(kr_capture *c, int *n) {
+    *n = (int)c->nvar;
+    return c->var;
+}
+
+static bool capture_variable(kr_capture *c, const kn_graph *g, kn_ref bind, size_t k, kn_fault *f) {
+    kn_ref var = kg_at(g, bind, 0);
+    if (!KN_GROW(c->rt->a, c->var, c->var_cap, c->nvar + 1)) return kn_oom(f);
+    kr_variable *v = &c->var[c->nvar];
+    *v             = (kr_variable){.min   = kg_field(g, var, KN_F_PARAM_min),
+                                   .max   = kg_field(g, var, KN_F_PARAM_max),
+                                   .value = kg_const_int(g, kg_at(g, bind, 1))};
+    snprintf(v->name, sizeof v->name, "%s", kg_variable_name(g, var));
+    c->param[k].source = (int)c->nvar++;
+    return true;
 }
 
 static int capture_source(kr_capture *c, int64_t slot, kn_ref node) {
@@ -47,6 +67,7 @@ static bool capture_bind(kr_capture *c, kn_graph *g, const kl_binding *b, size_t
     const kl_param *p    = &c->s->p.param[k];
     kn_ref          node = b->bound[k];
     int64_t         slot = 0, offset = 0;
+    if (p->var) return capture_variable(c, g, node, k, f);
     if (!node) {
         uint32_t dev = kg_intern_str(g, kn_str_c(&c->rt->device), c->rt->device.len);
         if (!(slot = kr_buffer_new(c->rt, p->size, p->dtype, f))) return false;
@@ -98,6 +119,10 @@ kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, 
 
 bool kr_replay(kr_capture *c, kn_fault *f) {
     for (size_t k = 0; k < c->nparam; k++) {
+        if (c->s->p.param[k].var) {
+            c->data[k] = &c->var[c->param[k].source].value;
+            continue;
+        }
         const kr_source *s  = &c->source[c->param[k].source];
         char            *at = kr_buffer_data(c->rt, s->slot, f);
         if (!at) return false;

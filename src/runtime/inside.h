@@ -54,9 +54,10 @@ struct kn_runtime {
 };
 
 typedef struct kr_room { /* what a context's runs of one schedule work in */
-    void  *block, *temp, **bufs; /* bufs: room for the arguments of any of its kernels */
-    size_t temp_bytes, nbufs;
-    bool   made;
+    void    *block, *temp, **bufs; /* bufs, vars: room for the arguments of any of its kernels */
+    int64_t *vars;
+    size_t   temp_bytes, nbufs;
+    bool     made;
 } kr_room;
 
 struct kr_context {
@@ -87,7 +88,7 @@ kr_buffer *kr_find(kr_context *rt, int64_t slot);
  * takes p over in either case. */
 kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f);
 void         kr_schedule_free(kn_runtime *shared, kr_schedule *s);
-/* Run it: data[k] stands behind PARAM k. */
+/* Run it: data[k] stands behind PARAM k, an int64_t where that is a variable. */
 bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f);
 void kr_forget_opts(kr_context *rt);
 void kr_room_free(kr_context *rt, kr_room *room);

@@ -10,11 +10,12 @@
 static bool program_index(const kn_graph *g, kn_ref n, kn_fault *f) {
     const int64_t *dims = kg_shape(g, kg_at(g, n, 0), NULL);
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
-        kn_ref i = kg_at(g, n, k);
-        if (kg_numel(g, i) == 0 || (kg_min(g, i) >= 0 && kg_max(g, i) < dims[k - 1])) continue;
+        kn_ref  i     = kg_at(g, n, k);
+        int64_t least = dims[k - 1] < 0 ? kg_min(g, (kn_ref)-dims[k - 1]) : dims[k - 1];
+        if (kg_numel(g, i) == 0 || (kg_min(g, i) >= 0 && kg_max(g, i) < least)) continue;
         return kn_fail(f, KN_ERR_UNSUPPORTED,
                        "INDEX: index %u may lie outside 0..%lld: bound it by MAX and MIN, or use INTERP", k,
-                       (long long)dims[k - 1] - 1);
+                       (long long)least - 1);
     }
     return true;
 }
@@ -38,7 +39,7 @@ static bool program_fits(kn_graph *g, kn_ref root, kn_fault *f) {
         if (op == KN_OP_INDEX)
             ok = program_index(g, order[i], f);
         else if (op == KN_OP_CALL || op == KN_OP_LINEAR || op == KN_OP_PROGRAM || op == KN_OP_BUFFER ||
-                 op == KN_OP_BIND)
+                 (op == KN_OP_BIND && !kg_is_variable(g, kg_at(g, order[i], 0))))
             ok =
                 kn_fail(f, KN_ERR_UNSUPPORTED, "%s: a program over PARAMs is wanted; INTERP runs any", kn_ops[op].name);
     }
@@ -47,7 +48,7 @@ static bool program_fits(kn_graph *g, kn_ref root, kn_fault *f) {
 }
 
 /* The value that element i of the program has, its data still to come. */
-static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, kn_fault *f) {
+static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, const kn_alloc *a, kn_fault *f) {
     kn_ref         n     = kg_op(g, root) == KN_OP_TUPLE ? kg_at(g, root, (uint32_t)i) : root;
     const int64_t *dims  = kg_shape(g, n, &v->rank);
     int64_t        bytes = 0;
@@ -56,8 +57,28 @@ static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, kn
     if (v->rank) memcpy(v->dims, dims, (size_t)v->rank * sizeof *dims);
     if (v->numel < 0 || !kn_mul_ok(KN_MAX(v->numel, 1), kn_dsize(v->dtype), &bytes))
         return kn_fail(f, KN_ERR_SHAPE, "value %d has no size that can be stored", i);
-    v->data = kn_zalloc(kg_alloc(g), (size_t)bytes); /* as kn_value_free has it */
+    v->data = kn_zalloc(a, (size_t)bytes); /* as kn_value_free has it */
     return v->data || kn_oom(f);
+}
+
+/* What stands behind PARAM k: the caller's array, if it is what the program at these values (now) takes there. */
+static bool program_input(const kr_schedule *s, size_t k, const kn_graph *now, kn_ref root, const kn_array *slots,
+                          int nslots, void **data, kn_fault *f) {
+    const kl_param *q = &s->p.param[k];
+    bool            fits = k < (size_t)nslots && slots[k].data;
+    int64_t         size = q->size;
+    if (q->var) {
+        fits = fits && slots[k].size >= 1 && (slots[k].dtype == KN_INDEX || slots[k].dtype == KN_I64);
+        if (fits && !kg_check_variable(s->p.g, q->var, *(const int64_t *)slots[k].data, f)) return false;
+    } else {
+        for (kn_ref n = 1; n <= root; n++)
+            if (kg_op(now, n) == KN_OP_PARAM && kg_field(now, n, KN_F_PARAM_slot) == (int64_t)k)
+                size = kg_numel(now, n);
+        fits = fits && (slots[k].size == size || slots[k].size == q->size) && slots[k].dtype == q->dtype;
+    }
+    if (!fits) return kn_fail(f, KN_ERR_ARG, "PARAM slot %zu has no array of its size and type", k);
+    *data = slots[k].data;
+    return true;
 }
 
 bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out,
@@ -69,7 +90,9 @@ bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *sl
     size_t          room = ((size_t)KN_MAX(cap, 0) + 1) * sizeof(int), nparam = 0;
     int            *slot = kn_zalloc(a, room);
     void          **data = NULL;
-    bool            ok   = slot ? program_fits(g, root, f) : kn_oom(f);
+    kn_graph       *now  = kg_new(a); /* the program at the variables' values, for its sizes */
+    kn_ref          at   = 0;
+    bool            ok   = slot && now ? program_fits(g, root, f) : kn_oom(f);
     *nout                = 0;
     if (ok) {
         kl_program_init(&p, rt->shared->a);
@@ -79,6 +102,8 @@ bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *sl
             kl_program_free(&p);
         ok = s != NULL;
     }
+    if (ok && !(at = kn_eval_special(now, g, root, slots, nslots)))
+        ok = kn_fail(f, kg_fault(now)->code, "%s", kg_fault(now)->text);
     if (ok) {
         nparam = s->p.nparam;
         data   = kn_zalloc(a, (nparam + 1) * sizeof *data);
@@ -86,21 +111,18 @@ bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *sl
     }
     for (; ok && made < n; made++) {
         memset(&out[made], 0, sizeof *out);
-        ok               = program_value(g, root, made, &out[made], f);
+        ok               = program_value(now, at, made, &out[made], a, f);
         data[slot[made]] = out[made].data;
     }
     for (size_t k = 0; ok && k < nparam; k++) {
-        const kl_param *q = &s->p.param[k];
-        if (data[k] || !q->size) continue;
-        if (k >= (size_t)nslots || q->size != slots[k].size || q->dtype != slots[k].dtype)
-            ok = kn_fail(f, KN_ERR_ARG, "PARAM slot %zu has no array of its size and type", k);
-        else
-            data[k] = slots[k].data;
+        if (data[k] || !s->p.param[k].size) continue;
+        ok = program_input(s, k, now, at, slots, nslots, &data[k], f);
     }
     ok = ok && kr_schedule_run(rt, s, data, f);
     if (ok) *nout = n;
     while (!ok && made-- > 0) kn_value_free(a, &out[made]);
     kn_free(a, data, (nparam + 1) * sizeof *data);
     kn_free(a, slot, room);
+    kg_free(now);
     return ok;
 }

@@ -166,10 +166,15 @@ int64_t kr_buffer_next(kr_context *rt, int64_t after_slot) {
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
 static bool bind(kr_context *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made,
-                 kn_fault *f) {
+                 int64_t *value, kn_fault *f) {
     for (size_t k = 0; k < p->nparam; k++) {
         kn_ref  n      = b->bound[k];
         int64_t offset = 0, slot;
+        if (p->param[k].var) {
+            value[k] = kg_const_int(g, kg_at(g, n, 1));
+            data[k]  = &value[k];
+            continue;
+        }
         if (!n) {
             if (!(slot = made[k] = kr_buffer_new(rt, p->param[k].size, p->param[k].dtype, f))) return false;
         } else {
@@ -208,7 +213,7 @@ bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreali
     kl_program p;
     kl_binding b    = {0};
     void     **data = NULL;
-    int64_t   *made = NULL;
+    int64_t   *made = NULL, *value = NULL; /* buffers for values of roots; values of variables */
     size_t     nparam = 0;
     bool       ok = false;
     kl_program_init(&p, rt->shared->a);
@@ -225,11 +230,12 @@ bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreali
     nparam = s->p.nparam;
     data   = kn_zalloc(rt->a, (nparam + 1) * sizeof *data);
     made   = kn_zalloc(rt->a, (nparam + 1) * sizeof *made);
-    if (!data || !made) {
+    value  = kn_zalloc(rt->a, (nparam + 1) * sizeof *value);
+    if (!data || !made || !value) {
         kn_oom(f);
         goto done;
     }
-    ok = bind(rt, g, &s->p, &b, data, made, f) && kr_schedule_run(rt, s, data, f);
+    ok = bind(rt, g, &s->p, &b, data, made, value, f) && kr_schedule_run(rt, s, data, f);
     for (int i = 0; i < n && ok; i++) {
         kn_ref bound = b.bound[b.out_slot[i]];
         uint32_t dev = kg_intern_str(g, kn_str_c(&rt->device), rt->device.len);
@@ -245,6 +251,7 @@ done:
             if (made[k]) kr_buffer_release(rt, made[k]);
     kn_free(rt->a, data, (nparam + 1) * sizeof *data);
     kn_free(rt->a, made, (nparam + 1) * sizeof *made);
+    kn_free(rt->a, value, (nparam + 1) * sizeof *value);
     kn_free(rt->shared->a, b.bound, b.cap * sizeof *b.bound);
     kn_free(rt->a, b.out_slot, (size_t)n * sizeof *b.out_slot);
     return ok;

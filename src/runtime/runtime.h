@@ -41,7 +41,7 @@ int64_t kr_buffer_next(kr_context *rt, int64_t after_slot);
 
 /* Run what the roots of graph g need, as one schedule. A root is either an assignment, AFTER(view of BUFFER,
  * STORE(view, value)), or a value. results[i] is a BUFFER node of g, flat, that holds root i row-major (for an
- * assignment its buffer). `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed
+ * assignment its buffer), in its first elements where a size of the root is symbolic: the buffer has room for the most. `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed
  * while walking. On failure no result is set, and buffers that were to be assigned keep their old contents wherever the
  * fault came before the first kernel ran. */
 bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
@@ -59,12 +59,18 @@ typedef struct kr_source {
     kn_ref  node;    /* of the graph captured from: its BUFFER; stale once that graph changes */
     bool    written; /* by the run */
 } kr_source;
+/* A variable that sizes of it depend on; the caller may set another value within the bounds. */
+typedef struct kr_variable {
+    char    name[64];
+    int64_t min, max, value;
+} kr_variable;
 /* The roots as of kr_run, which does not run: results[i] has what a run will put there. The schedule stays the
  * runtime's. */
 kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots,
                            int n, kn_ref *results, kn_fault *f);
 void        kr_capture_free(kr_capture *c);
-kr_source  *kr_capture_sources(kr_capture *c, int *n);
+kr_source   *kr_capture_sources(kr_capture *c, int *n);
+kr_variable *kr_capture_variables(kr_capture *c, int *n);
 /* Allocates nothing but the bytes of buffers that have none yet (and what the interpreter needs). */
 bool kr_replay(kr_capture *c, kn_fault *f);
 

@@ -24,6 +24,7 @@ void kr_schedule_free(kn_runtime *shared, kr_schedule *s) {
 void kr_room_free(kr_context *rt, kr_room *room) {
     kr_aligned_free(rt->a, room->block, room->temp_bytes);
     kn_free(rt->a, room->bufs, room->nbufs * sizeof *room->bufs);
+    kn_free(rt->a, room->vars, room->nbufs * sizeof *room->vars);
     *room = (kr_room){0};
 }
 
@@ -39,7 +40,8 @@ static bool make_room(kr_context *rt, const kr_schedule *s, kn_fault *f) {
     r->temp_bytes = (size_t)KN_MAX(s->p.temp_bytes, 1);
     for (size_t i = 0; i < s->p.nkernel; i++) r->nbufs = KN_MAX(r->nbufs, s->p.kernel[i].nargs);
     r->made = (!s->p.temp_bytes || (r->temp = kr_aligned(rt->a, r->temp_bytes, &r->block))) &&
-              (!r->nbufs || (r->bufs = kn_zalloc(rt->a, r->nbufs * sizeof *r->bufs)));
+              (!r->nbufs || (r->bufs = kn_zalloc(rt->a, r->nbufs * sizeof *r->bufs))) &&
+              (!r->nbufs || (r->vars = kn_zalloc(rt->a, r->nbufs * sizeof *r->vars)));
     if (r->made) return true;
     kr_room_free(rt, r);
     return kn_oom(f);
@@ -200,13 +202,14 @@ kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
 typedef struct kr_call {
-    kd_fn fn;
-    void **bufs;
+    kd_fn          fn;
+    void         **bufs;
+    const int64_t *vars;
 } kr_call;
 
 static void call_part(void *arg, int64_t lo, int64_t hi) {
     kr_call *c = arg;
-    if (lo < hi) c->fn(c->bufs, NULL, lo, hi);
+    if (lo < hi) c->fn(c->bufs, c->vars, lo, hi);
 }
 
 static bool interpret(kr_context *rt, kr_schedule *s, const kl_kernel *k, void **bufs, kn_fault *f) {
@@ -229,6 +232,28 @@ static bool interpret(kr_context *rt, kr_schedule *s, const kl_kernel *k, void *
 /* Waking a thread costs as much as a few hundred thousand operations. */
 enum { SHARE_WORK = 200000 };
 
+/* The value of a size in a kernel; false: it is more than a few operations. Allocates nothing. */
+static bool size_now(const kn_graph *g, kn_ref n, const int64_t *vars, int depth, int64_t *value) {
+    kn_scalar v[3], out;
+    int       dt[3];
+    if (kg_op(g, n) == KN_OP_CONST) return *value = kg_const_int(g, n), true;
+    if (kg_is_variable(g, n)) return *value = vars[kg_field(g, n, KN_F_PARAM_slot)], true;
+    if (!depth || !kn_is_alu(kg_op(g, n)) || kg_nsrc(g, n) > 3) return false;
+    for (uint32_t k = 0; k < kg_nsrc(g, n); k++) {
+        dt[k] = kg_dtype(g, kg_at(g, n, k));
+        if (!size_now(g, kg_at(g, n, k), vars, depth - 1, &v[k].i)) return false;
+    }
+    if (!kn_alu(kg_op(g, n), kg_dtype(g, n), dt, v, &out)) return false;
+    *value = out.i;
+    return true;
+}
+
+/* How many iterations the THREAD loop has today. One that is not there does nothing. */
+static int64_t chunks_now(const kl_kernel *k, const int64_t *vars) {
+    int64_t v;
+    return size_now(k->g, k->bound, vars, 8, &v) ? KN_MAX(KN_MIN(v, k->chunks), 1) : k->chunks;
+}
+
 bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f) {
     double         start = kn_now();
     const kr_room *room  = &rt->room[s->id];
@@ -236,15 +261,18 @@ bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault
     bool           ok    = true;
     for (size_t i = 0; i < s->p.nkernel && ok; i++) {
         const kl_kernel *k = &s->p.kernel[i];
-        for (size_t a = 0; a < k->nargs; a++)
+        for (size_t a = 0; a < k->nargs; a++) {
             bufs[a] = k->arg[a].temp ? (char *)room->temp + s->p.temp[k->arg[a].id].offset : data[k->arg[a].id];
+            if (k->arg[a].var) room->vars[a] = *(const int64_t *)bufs[a];
+        }
         ok = progress(rt, "running", (double)i / (double)s->p.nkernel, f);
         if (!ok) break;
-        kr_call c = {k->fn, bufs};
-        bool    share = k->chunks > 1 && k->flops + k->bytes > SHARE_WORK && !rt->idle && !rt->interpret;
+        kr_call c = {k->fn, bufs, room->vars};
+        int64_t chunks = k->bound ? chunks_now(k, room->vars) : k->chunks;
+        bool    share  = chunks > 1 && k->flops + k->bytes > SHARE_WORK && !rt->idle && !rt->interpret;
         if (rt->interpret) ok = interpret(rt, s, k, bufs, f);
-        else if (share) ok = kr_share_out(rt->shared, k->chunks, call_part, &c, f);
-        else if (!rt->idle) call_part(&c, 0, k->chunks);
+        else if (share) ok = kr_share_out(rt->shared, chunks, call_part, &c, f);
+        else if (!rt->idle) call_part(&c, 0, chunks);
         rt->stats.kernels_run++;
         rt->stats.flops += (uint64_t)k->flops;
     }

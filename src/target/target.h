@@ -1,7 +1,8 @@
 /* target.h - what a target adds to the pipeline: its select rules, how tiles become what it holds, and how a LINEAR
  * turns into code. A kernel is a function void SYMBOL(void *const *bufs, const int64_t *vars, int64_t lo, int64_t hi):
- * it runs iterations lo..hi of its THREAD loop, *chunks of them in all (1 if it has none). What is not inside that
- * loop and writes runs where lo is 0. */
+ * it runs iterations lo..hi of its THREAD loop, *chunks of them in all (1 if it has none); where that loop's bound is
+ * symbolic *chunks is the most, and iterations that are not there do nothing. What is not inside that loop and writes
+ * runs where lo is 0. bufs[k] is what stands behind PARAM k; where that is a variable, vars[k] is its value. */
 #ifndef KN_TARGET_H
 #define KN_TARGET_H
 

@@ -343,8 +343,8 @@ static void refused(void) {
     refuses(P "%1 = SINK (STORE (ADD %x %x) %x)", s, 1, KN_ERR_ARG, "not a view");
     refuses("%1 = SINK (HOLE {\"...\"})", s, 1, KN_ERR_ARG, "left out");
     refuses("%i = RANGE {id=0} 7\n%1 = ADD %i 1", s, 1, KN_ERR_ARG, "outside its loop");
-    refuses("%n = PARAM {slot=0, dtype=index, name=\"n\"} []\n%x = PARAM {slot=1} [%n]\n%1 = NEG %x", two, 2,
-            KN_ERR_UNSUPPORTED, "symbolic");
+    refuses("%n = PARAM {slot=7, dtype=index, name=\"n\"} []\n%x = PARAM {slot=1} [%n]\n%1 = NEG %x", two, 2,
+            KN_ERR_ARG, "a variable that has no value");
 #undef P
     /* a limit of steps */
     finish();

@@ -127,6 +127,7 @@ static kc_text name_of(kc_out *c, kn_ref n, int64_t cell, int64_t ncell) {
     int     op = kg_op(c->g, n);
     if (op == KN_OP_CONST) literal(c->g, n, t.s, sizeof t.s);
     else if (op == KN_OP_RANGE && kg_field(c->g, n, KN_F_RANGE_rank) == 0) snprintf(t.s, sizeof t.s, "n%u", n);
+    else if (op == KN_OP_PARAM) snprintf(t.s, sizeof t.s, "v%lld", (long long)kg_field(c->g, n, KN_F_PARAM_slot));
     else if (ncell == 1) snprintf(t.s, sizeof t.s, "t%u", n);
     else snprintf(t.s, sizeof t.s, "t%u_%lld", n, (long long)cell);
     return t;
@@ -727,7 +728,8 @@ static void declare(kc_out *c, const kn_ref *list, uint32_t n) {
         if (kg_op(g, x) == KN_OP_PARAM) {
             const char *t = c_type(kg_dtype(g, x));
             long long   k = (long long)kg_field(g, x, KN_F_PARAM_slot);
-            kn_str_putf(c->s, "    %s *restrict b%lld = bufs[%lld];\n", t, k, k);
+            if (kg_is_variable(g, x)) kn_str_putf(c->s, "    const %s v%lld = (%s)vars[%lld];\n", t, k, t, k);
+            else kn_str_putf(c->s, "    %s *restrict b%lld = bufs[%lld];\n", t, k, k);
         }
         if (kg_op(g, x) == KN_OP_BUFFER && kg_field(g, x, KN_F_BUFFER_space) == KN_LOCAL) /* of this call alone */
             kn_str_putf(c->s, "    %s l%lld[%lld] __attribute__((aligned(64)));\n", c_type(kg_dtype(g, x)),
@@ -830,7 +832,9 @@ static bool render_text(const kn_graph *g, kn_ref linear, const char *symbol, in
             if (depth == 0 && kg_field(g, x, KN_F_RANGE_type) == KN_AXIS_THREAD && !shared) {
                 shared  = true;
                 *chunks = kg_max(g, kg_at(g, x, 0));
-                kn_str_putf(out, "for (i64 n%u = lo; n%u < hi; n%u++) {\n", x, x, x);
+                kn_str_putf(out, "for (i64 n%u = lo; n%u < hi", x, x);
+                if (kg_op(g, kg_at(g, x, 0)) != KN_OP_CONST) kn_str_putf(out, " && n%u < %s", x, b.s);
+                kn_str_putf(out, "; n%u++) {\n", x);
             } else {
                 if (depth == 0 && writes_inside(g, list, n, i)) kn_str_puts(out, "if (lo == 0) ");
                 kn_str_putf(out, "for (i64 n%u = 0; n%u < %s; n%u++) {\n", x, x, b.s, x);
