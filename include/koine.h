@@ -80,7 +80,7 @@ typedef enum kn_dtype {
     KN_DTYPE_COUNT
 } kn_dtype;
 
-/* A size of a dimension. (Symbolic sizes come with captured steps.) */
+/* A size of a dimension: a number, or a symbolic size (kn_sym), which is a number below -1 to be passed on as it is. */
 typedef int64_t kn_dim;
 
 /* ---- contexts ------------------------------------------------------------------------------------------------ */
@@ -227,11 +227,31 @@ KN_API kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *dims, int ran
     ((const kn_dim[]){__VA_ARGS__}), ((int)(sizeof((const kn_dim[]){__VA_ARGS__}) / sizeof(kn_dim)))
 #endif
 
+/* ---- symbolic sizes: one program for all of them -------------------------------------------------------------- */
+
+/* A size that may differ from run to run without the program being compiled anew: a name, and what it may be, 0 <= min
+ * <= max <= 2^31 - 1. The same name is the same symbol, and has the same bounds. -1: an error, and kn_error says which.
+ * Storage of a tensor with symbolic sizes has room for the most elements they can make. */
+KN_API kn_dim kn_sym(kn_context *kn, const char *name, int64_t min, int64_t max);
+/* The symbol with a value: n = kn_bind(kn, kn_sym(kn, "n", 1, 4096), 17), then kn_from(kn, data, KN_F32, KN_DIMS(n, 8))
+ * copies 17 rows. Tensors of unequal values do not broadcast. A captured step is traced once for all values: within it
+ * symbols that its inputs' shapes have take the inputs' values, others the value they were last bound to. The value
+ * being out of bounds is KN_ERR_ARG. */
+KN_API kn_dim kn_bind(kn_context *kn, kn_dim sym, int64_t value);
+/* a + b, where b may be a negative number as long as the bounds show that the sum is not; a * b. Sizes that are equal
+ * whatever the symbols are compare equal. */
+KN_API kn_dim kn_dim_add(kn_context *kn, kn_dim a, kn_dim b);
+KN_API kn_dim kn_dim_mul(kn_context *kn, kn_dim a, kn_dim b);
+KN_API int64_t kn_dim_value(kn_context *kn, kn_dim d); /* its number; -1: a symbol without a value */
+/* A size as a tensor of shape (); and 0, 1, ... n - 1. */
+KN_API kn_tensor *kn_dim_scalar(kn_context *kn, kn_dim d, kn_dtype dtype);
+KN_API kn_tensor *kn_iota(kn_context *kn, kn_dim n, kn_dtype dtype);
+
 /* ---- looking ------------------------------------------------------------------------------------------------- */
 
 KN_API int         kn_rank(kn_tensor *t);         /* -1 for poison or NULL */
 KN_API kn_dim      kn_size(kn_tensor *t, int axis);
-KN_API int64_t     kn_numel(kn_tensor *t);
+KN_API int64_t     kn_numel(kn_tensor *t); /* at the sizes' values; -1 where one has none */
 KN_API kn_dtype    kn_dtype_of(kn_tensor *t);
 KN_API const char *kn_dtype_name(kn_dtype d);
 KN_API kn_context *kn_context_of(kn_tensor *t);
@@ -622,6 +642,8 @@ static inline kn_tensor *kn_map(kn_context *kn, const char *path, kn_dtype dtype
 #define kn_ones(...) KN_HERE_(kn_ones(__VA_ARGS__))
 #define kn_scalar_f32(...) KN_HERE_(kn_scalar_f32(__VA_ARGS__))
 #define kn_arange(...) KN_HERE_(kn_arange(__VA_ARGS__))
+#define kn_iota(...) KN_HERE_(kn_iota(__VA_ARGS__))
+#define kn_dim_scalar(...) KN_HERE_(kn_dim_scalar(__VA_ARGS__))
 #define kn_eye(...) KN_HERE_(kn_eye(__VA_ARGS__))
 #define kn_rand(...) KN_HERE_(kn_rand(__VA_ARGS__))
 #define kn_randn(...) KN_HERE_(kn_randn(__VA_ARGS__))

@@ -90,7 +90,7 @@ int64_t kg_count_of(kn_graph *g, kn_ref n) {
 }
 
 /* Through the affine form, in which n + 1 - n is 1. */
-int64_t kg_plus(kn_graph *g, int64_t a, int64_t b, int64_t sign) {
+bool kg_plus(kn_graph *g, int64_t a, int64_t b, int64_t sign, int64_t *out) {
     kn_ref    x = a < 0 ? (kn_ref)-a : kg_idx(g, a), y = b < 0 ? (kn_ref)-b : kg_idx(g, b);
     kn_ref    sum = kg_op2(g, KN_OP_ADD, x, sign == 1 ? y : kg_op2(g, KN_OP_MUL, y, kg_idx(g, sign)));
     kn_affine f;
@@ -101,8 +101,9 @@ int64_t kg_plus(kn_graph *g, int64_t a, int64_t b, int64_t sign) {
         f.n = n;
         sum = kg_from_affine(g, &f);
     }
-    if (!sum) return INT64_MIN;
-    return kg_op(g, sum) == KN_OP_CONST ? kg_const_int(g, sum) : -(int64_t)sum;
+    if (!sum || kg_min(g, sum) < 0) return false;
+    *out = kg_op(g, sum) == KN_OP_CONST ? kg_const_int(g, sum) : -(int64_t)sum;
+    return true;
 }
 
 kn_ref kg_first_of(kn_graph *g, kn_ref x, int64_t count) {

@@ -304,9 +304,8 @@ bool    kg_same_factors(const kn_factors *a, const kn_factors *b); /* equal what
 bool    kg_divide(kn_factors *a, const kn_factors *b);              /* a by b, without a rest */
 int64_t kg_product(kn_graph *g, const kn_factors *f);               /* as a dim: equal products are one */
 int64_t kg_count_of(kn_graph *g, kn_ref n);                         /* the product of a node's dims */
-/* a + sign * b, of dims; what may be below 0 is a node, too (INT64_MIN: the graph's fault is set). A number where the
- * variables cancel: that may be negative. */
-int64_t kg_plus(kn_graph *g, int64_t a, int64_t b, int64_t sign);
+/* a + sign * b, of dims, a number where variables cancel. False: it may be below 0, or the graph's fault is set. */
+bool kg_plus(kn_graph *g, int64_t a, int64_t b, int64_t sign, int64_t *out);
 /* The first `count` (a dim) elements of x, which is flat. */
 kn_ref kg_first_of(kn_graph *g, kn_ref x, int64_t count);
 typedef bool (*kg_value_fn)(void *user, const kn_graph *g, kn_ref var, int64_t *value);

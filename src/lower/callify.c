@@ -102,7 +102,7 @@ static bool variable_param(kl_copy *c, kn_ref n, kn_ref *out) {
     const kn_graph *g   = c->from;
     kn_ref          var = kg_at(g, n, 0), v = kg_at(g, n, 1);
     if (!kg_is_variable(g, var) || kg_op(g, v) != KN_OP_CONST)
-        return kn_fail(c->f, KN_ERR_ARG, "callify: BIND takes a variable, a PARAM of shape () with a name, and a number");
+        return kn_fail(c->f, KN_ERR_ARG, "callify: BIND takes a number for a variable: a PARAM of shape () with a name");
     if (!kg_check_variable(g, var, kg_const_int(g, v), c->f)) return false;
     if (c->text) return (*out = kg_copy(p->g, g, v)) != 0;
     int64_t     w[KN_PARAM_WORDS];
@@ -126,7 +126,8 @@ static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
     if (kg_op(g, n) == KN_OP_PARAM) {
         if (c->text) return input_param(c, n, out);
         if (kg_is_variable(g, n))
-            return kn_fail(c->f, KN_ERR_STATE, "the size %s has no value: kn_bind gives it one", kg_variable_name(g, n));
+            return kn_fail(c->f, KN_ERR_STATE, "the size %s has no value: kn_bind gives it one",
+                           kg_variable_name(g, n));
         return kn_fail(c->f, KN_ERR_ARG, "callify: a PARAM outside a FUNCTION");
     }
     if (kg_op(g, n) == KN_OP_BIND) return variable_param(c, n, out);
@@ -158,7 +159,8 @@ static kn_ref inline_element(kl_copy *c, kn_ref get) {
     int      n = 0;
     if (!kg_reach(g, &element, 1, &order, &count)) return kn_oom(c->f), 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (kg_op(g, order[i]) != KN_OP_PARAM || kg_space(g, order[i]) == KN_REG) continue;
+        bool own = kg_space(g, order[i]) == KN_REG || kg_is_variable(g, order[i]); /* a combine's, a size */
+        if (kg_op(g, order[i]) != KN_OP_PARAM || own) continue;
         int64_t slot = kg_field(g, order[i], KN_F_PARAM_slot);
         if (slot < 0 || slot + 1 >= kg_nsrc(g, fn)) {
             kn_fail(c->f, KN_ERR_ARG, "callify: the FUNCTION has no argument for PARAM %lld", (long long)slot);

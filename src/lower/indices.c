@@ -166,8 +166,10 @@ static void reshape_indices(kl_fuse *z, const int64_t *from, int nfrom, const in
 
 static kn_ref both(kl_fuse *z, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(z->r, KN_OP_AND, a, b); }
 
-/* A number, or minus one of the program's nodes, as an offset may be. */
-static kn_ref offset_node(kl_fuse *z, kn_ref list, int a) { return kg_copy(z->r, z->g, kg_at(z->g, list, (uint32_t)a)); }
+/* An element of a list of offsets. */
+static kn_ref offset_node(kl_fuse *z, kn_ref list, int a) {
+    return kg_copy(z->r, z->g, kg_at(z->g, list, (uint32_t)a));
+}
 
 static kn_ref at_least(kl_fuse *z, kn_ref x, kn_ref lo) { /* lo <= x, as lo - 1 < x */
     if (kg_op(z->r, lo) == KN_OP_CONST) return kg_op2(z->r, KN_OP_CMPLT, kg_idx(z->r, kg_const_int(z->r, lo) - 1), x);

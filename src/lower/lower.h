@@ -84,7 +84,8 @@ void kl_program_free(kl_program *p);
 void kl_program_again(kl_program *p);
 
 /* Callify (callify.c): what the roots need, as p->g, p->root, p->param. bound[k] is the node of g behind PARAM k: a
- * BUFFER, a SLICE of one, the BIND of a variable, or 0 for the result of a value root; out_slot[i] (room for n) is the PARAM of root i. */
+ * BUFFER, a SLICE of one, the BIND of a variable, or 0 for the result of a value root; out_slot[i] (room for n) is the
+ * PARAM of root i. */
 typedef struct kl_binding {
     kn_ref *bound; /* p->nparam of them */
     size_t  cap;

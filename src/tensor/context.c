@@ -128,6 +128,8 @@ void kn_close(kn_context *kn) {
     if (kn->rt) kr_free(kn->rt);
     if (kn->g) kg_free(kn->g);
     kn_why_free(kn->why);
+    kg_free(kn->sizes);
+    kn_free(kn->alloc, kn->symbol, kn->symbol_cap * sizeof *kn->symbol);
     for (size_t i = 0; i < kn->nslabs; i++) kt_slab_free(kn, kn->slabs[i]);
     kn_free(kn->alloc, kn->slabs, kn->slabs_cap * sizeof *kn->slabs);
     kn_free(kn->alloc, kn->realized, kn->realized_cap * sizeof *kn->realized);

@@ -9,18 +9,26 @@
 
 /* ---- shapes and axes ------------------------------------------------------------------------------------------- */
 
-const char *kt_dims_text(const int64_t *dims, int rank, char *out) {
+const char *kt_sizes_text(const kn_graph *g, const int64_t *dims, int rank, char *out) {
     int at = snprintf(out, KT_SHAPE_TEXT, "(");
-    for (int i = 0; i < rank && at + 24 < KT_SHAPE_TEXT; i++)
-        at += snprintf(out + at, (size_t)(KT_SHAPE_TEXT - at), "%s%lld", i ? "," : "", (long long)dims[i]);
+    for (int i = 0; i < rank && at + 80 < KT_SHAPE_TEXT; i++) {
+        if (i) out[at++] = ',';
+        size_t left = (size_t)(KT_SHAPE_TEXT - at - 2);
+        if (dims[i] < 0 && g) at += kt_size_text(g, dims[i], out + at, left);
+        else at += snprintf(out + at, left, "%lld", (long long)dims[i]);
+    }
     snprintf(out + at, (size_t)(KT_SHAPE_TEXT - at), ")");
     return out;
+}
+
+const char *kt_dims_text(const int64_t *dims, int rank, char *out) {
+    return kt_sizes_text(NULL, dims, rank, out);
 }
 
 const char *kt_shape_text(const kn_graph *g, kn_ref n, char *out) {
     int            rank;
     const int64_t *dims = kg_shape(g, n, &rank);
-    return kt_dims_text(dims, rank, out);
+    return kt_sizes_text(g, dims, rank, out);
 }
 
 int kt_axis(const kt_call *c, kn_ref x, int axis) {
@@ -41,11 +49,8 @@ bool kt_dims_ok(const kt_call *c, const int64_t *dims, int rank) {
     int64_t n = 8;
     char    a[KT_SHAPE_TEXT];
     for (int i = 0; i < rank; i++) {
-        if (dims[i] < 0) {
-            kt_fail(c->kn, KN_ERR_SHAPE, "%s: %s has a negative size", c->op, kt_dims_text(dims, rank, a));
-            return false;
-        }
-        if (dims[i] && !kn_mul_ok(n, dims[i], &n)) {
+        int64_t most = kg_most_of(c->g, dims[i]);
+        if (most && !kn_mul_ok(n, most, &n)) {
             kt_fail(c->kn, KN_ERR_SHAPE, "%s: %s has too many elements", c->op, kt_dims_text(dims, rank, a));
             return false;
         }
@@ -90,9 +95,11 @@ static bool value_fits(const kt_call *c, kn_dtype dtype, double v) {
 static kn_tensor *full_tensor(const char *op, kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims,
                               int rank) {
     kt_call c;
+    int64_t d[KN_MAX_RANK];
     if (!kt_begin_new(&c, op, kn)) return kt_poison(&c);
-    if (!kt_dtype_ok(&c, dtype) || !kt_dims_ok(&c, dims, rank) || !value_fits(&c, dtype, value)) return kt_poison(&c);
-    return kt_wrap_created(kn, kt_fill(&c, dtype, value, dims, rank), op);
+    if (!kt_dtype_ok(&c, dtype) || !kt_sizes_in(&c, dims, rank, d) || !value_fits(&c, dtype, value))
+        return kt_poison(&c);
+    return kt_wrap_created(kn, kt_fill(&c, dtype, value, d, rank), op);
 }
 
 kn_tensor *kn_full(kn_context *kn, double value, kn_dtype dtype, const kn_dim *dims, int rank) {
@@ -131,9 +138,10 @@ kn_tensor *kn_arange(kn_context *kn, double start, double stop, double step, kn_
 
 kn_tensor *kn_eye(kn_context *kn, int64_t n, kn_dtype dtype) {
     kt_call c;
-    kn_dim  dims[2] = {n, n};
+    int64_t dims[2];
     if (!kt_begin_new(&c, "kn_eye", kn)) return kt_poison(&c);
-    if (!kt_dtype_ok(&c, dtype) || !kt_dims_ok(&c, dims, 2)) return kt_poison(&c);
+    if (!kt_dtype_ok(&c, dtype) || !kt_sizes_in(&c, (kn_dim[]){n, n}, 2, dims)) return kt_poison(&c);
+    n = dims[0];
     if (!n) return kt_wrap_created(kn, kt_fill(&c, dtype, 0, dims, 2), "kn_eye");
     kn_ref same = kg_op2(c.g, KN_OP_CMPEQ, kt_iota(&c, n, 2, 0), kt_iota(&c, n, 2, 1));
     return kt_wrap_created(kn, kg_cast(c.g, same, dtype), "kn_eye");

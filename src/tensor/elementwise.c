@@ -44,8 +44,11 @@ bool kt_broadcasts(const kt_call *c, kn_ref a, kn_ref b) {
         int64_t x = sa[ra - i], y = sb[rb - i];
         if (x == y || x == 1 || y == 1) continue;
         char ta[KT_SHAPE_TEXT], tb[KT_SHAPE_TEXT];
-        kt_fail(c->kn, KN_ERR_SHAPE, "%s: %s and %s do not broadcast: axis %d has %lld and %lld", c->op,
-                kt_shape_text(c->g, a, ta), kt_shape_text(c->g, b, tb), -i, (long long)x, (long long)y);
+        char tx[80], ty[80];
+        kt_size_text(c->g, x, tx, sizeof tx);
+        kt_size_text(c->g, y, ty, sizeof ty);
+        kt_fail(c->kn, KN_ERR_SHAPE, "%s: %s and %s do not broadcast: axis %d has %s and %s", c->op,
+                kt_shape_text(c->g, a, ta), kt_shape_text(c->g, b, tb), -i, tx, ty);
         return false;
     }
     return true;

@@ -76,7 +76,8 @@ static kn_ref grad_flat_node(grad_walk *w, kn_ref id, const kn_ref *map) {
         size_t bytes = (size_t)count * sizeof *nodes;
         if ((to = kn_realloc(w->alloc, NULL, 0, bytes))) {
             for (uint32_t i = 0; i < count; i++) {
-                if (kg_op(g, nodes[i]) != KN_OP_PARAM || kg_space(g, nodes[i]) == KN_REG) continue;
+                bool own = kg_space(g, nodes[i]) == KN_REG || kg_is_variable(g, nodes[i]); /* a combine's, a size */
+                if (kg_op(g, nodes[i]) != KN_OP_PARAM || own) continue;
                 int64_t slot = kg_field(g, nodes[i], KN_F_PARAM_slot);
                 if (slot < 0 || slot + 1 >= (int64_t)kg_nsrc(g, from)) continue;
                 to[params] = map[kg_at(g, from, (uint32_t)slot + 1)];
@@ -184,10 +185,6 @@ kn_ref kn_broadcast_like(kn_graph *g, kn_ref x, kn_ref like) {
     int64_t        full[KN_MAX_RANK];
     for (int i = 0; i < rank; i++) {
         int j = i - (rank - xrank);
-        if (dims[i] < 0 || (j >= 0 && xd[j] < 0)) {
-            kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic sizes have no gradients yet");
-            return 0;
-        }
         full[i] = j < 0 ? 1 : xd[j];
     }
     if (xrank < rank) x = kg_reshape(g, x, full, rank);
@@ -204,13 +201,7 @@ static kn_ref grad_unbroadcast(kn_graph *g, kn_ref grad, kn_ref source) {
         int j = i - (rank - srank);
         if (j < 0 || (sd[j] == 1 && dims[i] != 1)) axes[naxes++] = i;
     }
-    for (int j = 0; j < srank; j++) {
-        if (sd[j] < 0) {
-            kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic sizes have no gradients yet");
-            return 0;
-        }
-        want[j] = sd[j];
-    }
+    for (int j = 0; j < srank; j++) want[j] = sd[j];
     if (naxes) grad = kg_reduce(g, grad, KN_OP_ADD, axes, naxes);
     return rank == srank ? grad : kg_reshape(g, grad, want, srank);
 }

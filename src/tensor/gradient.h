@@ -39,7 +39,7 @@ kn_status kt_gradient(kn_context *kn, const char *op, kn_tensor *loss, kn_tensor
 /* Node id with map[s] for each source s; itself if all stay. */
 kn_ref kn_remade(kn_graph *g, kn_ref id, const kn_ref *map);
 
-/* x, broadcast and reshaped to the shape of `like`, which must be static: 0 with the graph's fault set otherwise. */
+/* x, broadcast and reshaped to the shape of `like`; 0 with the graph's fault set on failure. */
 kn_ref kn_broadcast_like(kn_graph *g, kn_ref x, kn_ref like);
 
 #endif

@@ -17,15 +17,18 @@ static kn_ref grad_first(kn_graph *g, kn_ref node, kn_ref first) {
     return kg_list(g, KN_OP_TUPLE, part, (int)n);
 }
 
-/* The sizes of n in dims; false, with the graph's fault set, if one is symbolic. */
-static bool grad_dims(kn_graph *g, kn_ref n, int64_t *dims, int *rank) {
+/* The sizes of n in dims. */
+static void grad_dims(const kn_graph *g, kn_ref n, int64_t *dims, int *rank) {
     const int64_t *d = kg_shape(g, n, rank);
-    for (int i = 0; i < *rank; i++) {
-        if (d[i] < 0)
-            return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic sizes have no gradients yet");
-        dims[i] = d[i];
+    for (int i = 0; i < *rank; i++) dims[i] = d[i];
+}
+
+/* A list of offsets, as sizes: numbers, or nodes. */
+static void grad_offsets(const kn_graph *g, kn_ref list, int64_t *offset) {
+    for (uint32_t i = 0; i < kg_nsrc(g, list); i++) {
+        kn_ref x  = kg_at(g, list, i);
+        offset[i] = kg_op(g, x) == KN_OP_CONST ? kg_const_int(g, x) : -(int64_t)x;
     }
-    return true;
 }
 
 /* A gradient that is a product with a broadcast factor (what MUL gives of a convolution's weights): the movement of the
@@ -45,9 +48,9 @@ kn_ref kn_grad_reshape(kn_rw *rw, kn_ref n) {
     kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1), whole, part;
     int64_t   dims[KN_MAX_RANK], from[KN_MAX_RANK];
     int       rank, frank;
-    if (!grad_dims(g, kg_at(g, y, 0), dims, &rank)) return 0;
-    if (!grad_factors(g, grad, &whole, &part) || !grad_dims(g, grad, from, &frank))
-        return grad_first(g, y, kg_reshape(g, grad, dims, rank));
+    grad_dims(g, kg_at(g, y, 0), dims, &rank);
+    if (!grad_factors(g, grad, &whole, &part)) return grad_first(g, y, kg_reshape(g, grad, dims, rank));
+    grad_dims(g, grad, from, &frank);
     part = kg_reshape(g, kg_expand(g, part, from, frank), dims, rank);
     return grad_first(g, y, kg_op2(g, KN_OP_MUL, kg_reshape(g, whole, dims, rank), part));
 }
@@ -57,7 +60,8 @@ kn_ref kn_grad_expand(kn_rw *rw, kn_ref n) {
     kn_ref    y = kg_at(g, n, 0);
     int64_t   from[KN_MAX_RANK], to[KN_MAX_RANK], axes[KN_MAX_RANK];
     int       rank, naxes = 0;
-    if (!grad_dims(g, kg_at(g, y, 0), from, &rank) || !grad_dims(g, y, to, &rank)) return 0;
+    grad_dims(g, kg_at(g, y, 0), from, &rank);
+    grad_dims(g, y, to, &rank);
     for (int i = 0; i < rank; i++) {
         if (from[i] == 1 && to[i] != 1) axes[naxes++] = i;
     }
@@ -105,12 +109,9 @@ static kn_ref grad_window(kn_rw *rw, kn_ref n, bool shrink) {
     kn_graph *g = rw->g;
     kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1);
     int64_t   dims[KN_MAX_RANK], offset[KN_MAX_RANK];
-    int       rank, orank;
-    if (!grad_dims(g, kg_at(g, y, 0), dims, &rank)) return 0;
-    if (!kg_read_dims(g, kg_at(g, y, 1), offset, &orank)) {
-        kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "kn_gradient: symbolic offsets have no gradients yet");
-        return 0;
-    }
+    int       rank;
+    grad_dims(g, kg_at(g, y, 0), dims, &rank);
+    grad_offsets(g, kg_at(g, y, 1), offset);
     kn_ref whole, part;
     bool   factors = grad_factors(g, grad, &whole, &part);
     if (factors) { /* an axis that `part` broadcasts stays as it is; one that is padded must be such */
@@ -138,8 +139,9 @@ kn_ref kn_grad_slice(kn_rw *rw, kn_ref n) {
     kn_ref    y = kg_at(g, n, 0), x = kg_at(g, y, 0), at = kg_at(g, y, 1);
     int64_t   dims[KN_MAX_RANK], total = kg_numel(g, x);
     int       rank;
-    if (kg_op(g, at) != KN_OP_CONST || kg_dtype(g, x) != kg_dtype(g, y) || total < 0 || !grad_dims(g, x, dims, &rank))
+    if (kg_op(g, at) != KN_OP_CONST || kg_dtype(g, x) != kg_dtype(g, y) || total < 0)
         return 0;
+    grad_dims(g, x, dims, &rank);
     int64_t offset = kg_const_int(g, at);
     kn_ref  grad = kg_pad(g, kg_at(g, n, 1), &offset, &total, 1);
     return grad_first(g, y, rank == 1 ? grad : kg_reshape(g, grad, dims, rank));
@@ -150,7 +152,7 @@ kn_ref kn_grad_stack(kn_rw *rw, kn_ref n) {
     kn_ref    y = kg_at(g, n, 0), grad = kg_at(g, n, 1), result = 0;
     int       count = (int)kg_nsrc(g, y), rank;
     int64_t   dims[KN_MAX_RANK], offset[KN_MAX_RANK] = {0};
-    if (!grad_dims(g, y, dims, &rank)) return 0;
+    grad_dims(g, y, dims, &rank);
     size_t  bytes = (size_t)(count + 1) * sizeof(kn_ref);
     kn_ref *part = kn_realloc(kg_alloc(g), NULL, 0, bytes);
     if (!part) {
@@ -173,7 +175,7 @@ kn_ref kn_grad_index(kn_rw *rw, kn_ref n) {
     kn_ref    y = kg_at(g, n, 0), x = kg_at(g, y, 0);
     int64_t   dims[KN_MAX_RANK], one[KN_MAX_RANK], offset[KN_MAX_RANK] = {0};
     int       rank, count = (int)kg_nsrc(g, y) - 1;
-    if (!grad_dims(g, x, dims, &rank)) return 0;
+    grad_dims(g, x, dims, &rank);
     for (int i = 0; i < rank; i++) {
         one[i] = i < count ? 1 : dims[i];
         if (i >= count) continue;

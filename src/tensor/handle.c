@@ -302,12 +302,14 @@ kn_dim kn_size(kn_tensor *t, int axis) {
     kn_ref  n;
     if (!kt_begin(&c, "kn_size", &t, 1, &n)) return -1;
     int a = kt_axis(&c, n, axis);
-    return a < 0 ? -1 : kg_shape(c.g, n, NULL)[a];
+    return a < 0 ? -1 : kt_size_out(c.kn, kg_shape(c.g, n, NULL)[a]);
 }
 
 int64_t kn_numel(kn_tensor *t) {
     kt_slot *s = kt_slot_of(t);
-    return s ? kg_numel(s->kn->g, s->node) : -1;
+    kn_fault f = {0};
+    int64_t  dims[KN_MAX_RANK], numel;
+    return s && kt_sizes_now(s->kn->g, s->node, dims, &numel, &f) ? numel : -1;
 }
 
 kn_dtype kn_dtype_of(kn_tensor *t) {

@@ -14,8 +14,9 @@
 #include <string.h>
 
 typedef struct jit_input {
-    int        rank, dtype, source; /* source -1: the step does not read it */
+    int        rank, dtype, source;  /* source -1: the step does not read it */
     int64_t    dims[KN_MAX_RANK];
+    int        symbol[KN_MAX_RANK]; /* of a symbolic size, whose dim is then 0; -1 none */
     kn_tensor *stand; /* what fn saw; room for a copy */
     int64_t    slot;  /* of stand; 0: no elements */
 } jit_input;
@@ -42,6 +43,8 @@ typedef struct jit_capture {
     kr_capture         *run; /* NULL: nothing to do */
     kr_source          *source;
     int                 nsource;
+    kr_variable        *var;
+    int                 nvar;
     uint64_t            opts;  /* kr_opts_version when it was lowered */
     uint64_t            notes; /* kn->notes when those that depend on written buffers were forgotten */
 } jit_capture;
@@ -146,14 +149,32 @@ static int jit_source(const jit_capture *c, int64_t slot) {
     return -1;
 }
 
-static bool jit_stand_in(kn_jit *j, jit_input *in, kn_tensor *t) {
+/* Node n's shape: numbers, and symbols with their values. False, and recorded: sizes that are neither. */
+static bool jit_shape(kn_context *kn, kn_ref n, int i, int64_t *dims, int *symbol, int64_t *value) {
+    int            rank;
+    const int64_t *s = kg_shape(kn->g, n, &rank);
+    char           a[KT_SHAPE_TEXT];
+    for (int k = 0; k < rank; k++) {
+        dims[k]   = KN_MAX(s[k], 0);
+        symbol[k] = kt_symbol_of(kn, kn->g, s[k], &value[k]);
+        if (s[k] >= 0 || symbol[k] >= 0) continue;
+        kt_error(kn, KN_ERR_UNSUPPORTED,
+                 "kn_call: in[%d] is %s: a symbolic size of an input is a symbol that is bound, not one computed", i,
+                 kt_shape_text(kn->g, n, a));
+        return false;
+    }
+    return true;
+}
+
+static bool jit_stand_in(kn_jit *j, jit_input *in, kn_tensor *t, int i) {
     kn_context    *kn   = j->kn;
     kn_ref         node = kt_slot_of(t)->node;
     const int64_t *dims = kg_shape(kn->g, node, &in->rank);
-    in->dtype           = kg_dtype(kn->g, node);
-    if (in->rank) memcpy(in->dims, dims, (size_t)in->rank * sizeof *dims);
+    int64_t        value[KN_MAX_RANK];
+    in->dtype = kg_dtype(kn->g, node);
+    if (!jit_shape(kn, node, i, in->dims, in->symbol, value)) return false;
     node      = kg_numel(kn->g, node)
-                    ? kt_storage_node(kn, (kn_dtype)in->dtype, in->dims, in->rank, NULL)
+                    ? kt_storage_node(kn, (kn_dtype)in->dtype, dims, in->rank, NULL)
                     : kt_fill(&(kt_call){kn, kn->g, "kn_call"}, (kn_dtype)in->dtype, 0, in->dims, in->rank);
     in->stand = jit_tensor(j, node, kg_numel(kn->g, node) != 0);
     in->slot  = node ? jit_buffer_slot(kn->g, node) : 0;
@@ -241,6 +262,12 @@ static bool jit_compile(kn_jit *j, jit_capture *c, const kt_trace *t, kn_tensor 
         c->run = kr_capture_new(kn->rt, g, kn->realized, (uint32_t)kn->realized_cap, root, n, result, f);
         ok     = c->run != NULL;
         if (ok) c->source = kr_capture_sources(c->run, &c->nsource);
+        if (ok) c->var = kr_capture_variables(c->run, &c->nvar);
+        for (int i = 0; ok && i < c->nvar; i++)
+            for (int k = 0; ok && k < i; k++)
+                if (!strcmp(c->var[i].name, c->var[k].name))
+                    ok = kn_fail(f, KN_ERR_ARG, "%s is bound to %lld and to %lld in one step", c->var[i].name,
+                                 (long long)c->var[k].value, (long long)c->var[i].value);
         c->opts = kr_opts_version(kn->rt);
     }
     n = 0;
@@ -249,7 +276,7 @@ static bool jit_compile(kn_jit *j, jit_capture *c, const kt_trace *t, kn_tensor 
         int            rank;
         const int64_t *dims = kg_shape(g, node, &rank);
         bool           some = kg_numel(g, node) != 0;
-        node                = some ? kg_reshape(g, result[n++], dims, rank)
+        node                = some ? kt_stored_as(g, result[n++], dims, rank)
                                    : kt_fill(&(kt_call){kn, g, "kn_call"}, (kn_dtype)kg_dtype(g, node), 0, dims, rank);
         ok                  = (c->out[i] = jit_tensor(j, node, some)) != NULL;
     }
@@ -281,7 +308,7 @@ static jit_capture *jit_trace(kn_jit *j, int nin, kn_tensor *const *in, int nout
     if (!ok) kt_error(kn, KN_ERR_MEMORY, "kn_call: out of memory");
     ok = ok && kt_run(kn, "kn_call", NULL, 0, 0);
     for (int i = 0; ok && i < nin; i++) {
-        ok = jit_stand_in(j, &c->in[i], in[i]);
+        ok = jit_stand_in(j, &c->in[i], in[i], i);
         if (ok && c->in[i].slot) stand[n++] = kt_slot_of(c->in[i].stand)->node;
     }
     ok = ok && (begun = kt_trace_begin(kn, &t, false));
@@ -322,12 +349,10 @@ static bool jit_writes(const jit_capture *c, int64_t slot) {
 /* Where a tensor's bytes stand; false: it has to be computed first. */
 static bool jit_locate(kn_context *kn, kn_ref n, int64_t *slot, int64_t *offset) {
     kn_graph *g = kn->g;
-    kn_ref    buf;
+    kn_ref    buf = kt_buffer_of(g, n);
     int64_t   at = 0;
     while (kg_op(g, n) == KN_OP_RESHAPE) n = kg_at(g, n, 0);
-    if (kg_op(g, n) == KN_OP_BUFFER)
-        buf = n;
-    else if (!kl_row_slice(g, kn->realized, (uint32_t)kn->realized_cap, n, &buf, &at))
+    if (!buf && !kl_row_slice(g, kn->realized, (uint32_t)kn->realized_cap, n, &buf, &at))
         return false;
     *slot   = kg_field(g, buf, KN_F_BUFFER_slot);
     *offset = at * kn_dsize(kg_dtype(g, buf));
@@ -449,11 +474,12 @@ static bool jit_bind_input(kn_jit *j, jit_capture *c, int i, kn_tensor *t) {
         return kt_error(kn, KN_ERR_INTERNAL, "kn_call: in[%d] was not computed", i) == KN_OK;
     if (!jit_writes(c, src->slot)) return true;
     kn_fault   *f     = kg_fault(kn->g);
-    size_t      bytes = (size_t)kn_dsize(in->dtype);
+    int64_t     now[KN_MAX_RANK], numel;
     const char *from  = kr_buffer_data(kn->rt, src->slot, f);
     char       *to    = kr_buffer_data(kn->rt, in->slot, f);
-    for (int k = 0; k < in->rank; k++) bytes *= (size_t)in->dims[k];
-    if (!from || !to) return kt_take_fault(kn, f, "kn_call") == KN_OK;
+    bool        sized = kt_sizes_now(kn->g, kt_slot_of(t)->node, now, &numel, f);
+    size_t      bytes = sized ? (size_t)numel * (size_t)kn_dsize(in->dtype) : 0;
+    if (!from || !to || !sized) return kt_take_fault(kn, f, "kn_call") == KN_OK;
     memcpy(to, from + src->offset, bytes);
     src->slot   = in->slot;
     src->offset = 0;
@@ -510,12 +536,115 @@ static jit_capture *jit_find(kn_jit *j, int nin, kn_tensor *const *in, int nout)
             kn_ref           n = kt_slot_of(in[i])->node;
             int              rank;
             const int64_t   *dims = kg_shape(g, n, &rank);
-            same                  = kg_dtype(g, n) == x->dtype && rank == x->rank &&
-                   (!rank || !memcmp(dims, x->dims, (size_t)rank * sizeof *dims));
+            int64_t          value;
+            same = kg_dtype(g, n) == x->dtype && rank == x->rank;
+            for (int k = 0; same && k < rank; k++)
+                same = KN_MAX(dims[k], 0) == x->dims[k] && kt_symbol_of(j->kn, g, dims[k], &value) == x->symbol[k];
         }
         if (same) return c;
     }
     return NULL;
+}
+
+/* The values that the symbols have in this call: the inputs', else those last bound. */
+static bool jit_values(kn_jit *j, jit_capture *c, kn_tensor *const *in) {
+    kn_context *kn = j->kn;
+    int64_t     dims[KN_MAX_RANK], value[KN_MAX_RANK];
+    int         symbol[KN_MAX_RANK];
+    for (int v = 0; v < c->nvar; v++) {
+        kr_variable *var = &c->var[v];
+        int64_t      old = -1;
+        for (int i = 0; i < c->nin; i++) {
+            if (!jit_shape(kn, kt_slot_of(in[i])->node, i, dims, symbol, value)) return false;
+            for (int k = 0; k < c->in[i].rank; k++) {
+                if (symbol[k] < 0 || strcmp(kn->symbol[symbol[k]].name, var->name)) continue;
+                if (old >= 0 && old != value[k]) {
+                    kt_error(kn, KN_ERR_ARG, "kn_call: %s is %lld and %lld in one call", var->name, (long long)old,
+                             (long long)value[k]);
+                    return false;
+                }
+                old = value[k];
+            }
+        }
+        for (size_t i = 0; old < 0 && i < kn->nsymbol; i++)
+            if (!strcmp(kn->symbol[i].name, var->name)) old = kn->symbol[i].value;
+        if (old >= 0) var->value = old;
+    }
+    return true;
+}
+
+static const kr_variable *jit_variable(const jit_capture *c, const char *name) {
+    for (int v = 0; v < c->nvar; v++)
+        if (!strcmp(c->var[v].name, name)) return &c->var[v];
+    return NULL;
+}
+
+/* A tensor from outside that the step reads has the sizes it had: its elements are no others now. */
+static bool jit_outer_sizes(kn_jit *j, const jit_capture *c) {
+    kn_context *kn = j->kn;
+    for (size_t i = 0; i < c->nouter; i++) {
+        kt_slot *s = kt_slot_of(c->outer[i].t);
+        if (!s) continue;
+        int            rank;
+        const int64_t *dims = kg_shape(kn->g, s->node, &rank);
+        for (int k = 0; k < rank; k++) {
+            int64_t            v;
+            int                symbol = kt_symbol_of(kn, kn->g, dims[k], &v);
+            const kr_variable *var    = symbol < 0 ? NULL : jit_variable(c, kn->symbol[symbol].name);
+            if (!var || var->value == v) continue;
+            kt_error(kn, KN_ERR_ARG, "kn_call: %s is %lld, but a tensor that the step found outside has %lld",
+                     var->name, (long long)var->value, (long long)v);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a size is made of node b. */
+static bool jit_uses(const kn_graph *g, kn_ref size, kn_ref b) {
+    kn_ref stack[64];
+    int    top = 0;
+    stack[top++] = size;
+    while (top) {
+        kn_ref n = stack[--top];
+        if (n == b) return true;
+        for (uint32_t k = 0; n > b && k < kg_nsrc(g, n) && top < KN_COUNT(stack); k++) stack[top++] = kg_at(g, n, k);
+    }
+    return false;
+}
+
+/* The results have this call's sizes. */
+static bool jit_size_results(kn_jit *j, const jit_capture *c) {
+    kn_context *kn = j->kn;
+    for (int i = 0; c->nvar && i < c->nout; i++) {
+        kt_slot       *s = kt_slot_of(c->out[i]);
+        int            rank;
+        const int64_t *dims = kg_shape(kn->g, s->node, &rank);
+        kn_ref         buf = kt_buffer_of(kn->g, s->node), from[KN_MAX_RANK * 2], to[KN_MAX_RANK * 2];
+        int            n = 0;
+        if (!buf || kg_numel(kn->g, s->node) >= 0) continue;
+        for (int v = 0; v < c->nvar && n < KN_COUNT(from); v++) {
+            int symbol = -1;
+            for (size_t k = 0; k < kn->nsymbol; k++)
+                if (!strcmp(kn->symbol[k].name, c->var[v].name)) symbol = (int)k;
+            int64_t now = symbol < 0 ? INT64_MIN : kt_bound_size(kn, symbol, c->var[v].value);
+            if (now == INT64_MIN) return false;
+            for (kn_ref b = 1; b <= s->node; b++) { /* its binding of the symbol, among those of other tensors */
+                if (kg_op(kn->g, b) != KN_OP_BIND || kg_at(kn->g, b, 0) != kg_at(kn->g, (kn_ref)-now, 0)) continue;
+                bool used = false;
+                for (int k = 0; k < rank && !used; k++) used = dims[k] < 0 && jit_uses(kn->g, (kn_ref)-dims[k], b);
+                if (!used) continue;
+                from[n] = b;
+                to[n++] = (kn_ref)-now;
+                break;
+            }
+        }
+        kn_ref node = kg_substitute(kn->g, s->node, from, to, n);
+        if (!node) return false;
+        if (s->store == s->node) s->store = node;
+        s->node = node;
+    }
+    return true;
 }
 
 static bool jit_step(kn_jit *j, int nin, kn_tensor *const *in, int nout, kn_tensor **out) {
@@ -524,13 +653,15 @@ static bool jit_step(kn_jit *j, int nin, kn_tensor *const *in, int nout, kn_tens
     enum jit_answer a  = JIT_STALE;
     for (int tries = 0; a == JIT_STALE && tries < JIT_TRIES; tries++) {
         if (!(c = jit_find(j, nin, in, nout)) && !(c = jit_trace(j, nin, in, nout))) return false;
+        if (!jit_values(j, c, in)) return false;
         a = c->run ? jit_prepare(j, c, in) : JIT_READY;
         if (a == JIT_STALE) jit_drop(j, c);
     }
     if (a == JIT_STALE) kt_error(kn, KN_ERR_INTERNAL, "kn_call: the step does not settle; please report it");
     if (a != JIT_READY) return false;
     kn_fault *f  = kg_fault(kn->g);
-    bool      ok = !c->run || (jit_forget(j, c) && jit_draw_keys(kn, c) && kr_replay(c->run, f));
+    if (!jit_outer_sizes(j, c)) return false;
+    bool ok = !c->run || (jit_forget(j, c) && jit_draw_keys(kn, c) && jit_size_results(j, c) && kr_replay(c->run, f));
     if (!ok) return kt_take_fault(kn, f, "kn_call") == KN_OK;
     for (int i = 0; i < nout; i++) out[i] = c->out[i];
     return true;

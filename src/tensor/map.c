@@ -12,6 +12,8 @@ static bool map_dims(const kt_call *c, const char *path, kn_dtype dtype, const k
     int64_t  rest = kn_dsize(dtype), size;
     for (int i = 0; i < rank; i++) {
         out[i] = dims[i];
+        if (dims[i] < -1)
+            return kt_fail(c->kn, KN_ERR_UNSUPPORTED, "kn_map: sizes are numbers, and one may be -1"), false;
         if (dims[i] != -1) {
             rest = kn_sat_mul(rest, dims[i]);
             continue;

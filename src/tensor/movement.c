@@ -7,36 +7,44 @@
 #include <string.h>
 
 kn_tensor *kn_reshape(kn_tensor *x, const kn_dim *dims, int rank) {
-    kt_call c;
-    kn_ref  n;
-    int64_t d[KN_MAX_RANK], known = 1;
-    int     open = -1;
-    char    a[KT_SHAPE_TEXT], b[KT_SHAPE_TEXT];
+    kt_call    c;
+    kn_ref     n;
+    kn_dim     user[KN_MAX_RANK];
+    int64_t    d[KN_MAX_RANK];
+    kn_factors have = {.fixed = 1}, known = have, rest;
+    int        open = -1, xrank;
+    char       a[KT_SHAPE_TEXT], b[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_reshape", &x, 1, &n)) return kt_poison(&c);
     for (int i = 0; i < rank && i < KN_MAX_RANK && dims; i++) {
-        d[i] = dims[i];
-        if (d[i] == -1 && open < 0) open = i, d[i] = 1;
+        user[i] = dims[i];
+        if (user[i] == -1 && open < 0) open = i, user[i] = 1;
     }
-    if (!kt_dims_ok(&c, dims ? d : NULL, rank)) return kt_poison(&c);
-    for (int i = 0; i < rank; i++) known *= d[i];
-    int64_t have = kg_numel(c.g, n);
-    if (open >= 0) {
-        if (!known || have % known)
+    if (!kt_sizes_in(&c, dims ? user : NULL, rank, d)) return kt_poison(&c);
+    const int64_t *s    = kg_shape(c.g, n, &xrank);
+    bool           fits = true;
+    for (int i = 0; fits && i < xrank; i++) fits = kg_factor(c.g, &have, s[i]);
+    for (int i = 0; fits && i < rank; i++) fits = kg_factor(c.g, &known, d[i]);
+    rest = have;
+    if (fits && open >= 0) {
+        if (!kg_divide(&rest, &known))
             return kt_fail(c.kn, KN_ERR_SHAPE,
                            "kn_reshape: %s has %lld elements, which the other sizes of %s do not divide",
-                           kt_shape_text(c.g, n, a), (long long)have, kt_dims_text(dims, rank, b));
-        d[open] = have / known;
-        known *= d[open];
+                           kt_shape_text(c.g, n, a), (long long)kn_numel(x), kt_dims_text(dims, rank, b));
+        d[open] = kg_product(c.g, &rest);
+        fits    = kg_factor(c.g, &known, d[open]);
     }
-    if (known != have)
-        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_reshape: %s has %lld elements, %s asks for %lld",
-                       kt_shape_text(c.g, n, a), (long long)have, kt_dims_text(dims, rank, b), (long long)known);
+    if (!fits) return kt_fail(c.kn, KN_ERR_UNSUPPORTED, "kn_reshape: too many symbolic sizes");
+    if (!kg_same_factors(&have, &known) && have.fixed | known.fixed)
+        return kt_fail(c.kn, KN_ERR_SHAPE, "kn_reshape: %s has %lld elements, %s asks for %lld%s",
+                       kt_shape_text(c.g, n, a), (long long)kn_numel(x), kt_sizes_text(c.g, d, rank, b),
+                       (long long)known.fixed, known.n ? " times symbols" : "");
     return kt_wrap(c.kn, kg_reshape(c.g, n, d, rank), "kn_reshape");
 }
 
 kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank) {
     kt_call c;
     kn_ref  n;
+    kn_dim  user[KN_MAX_RANK];
     int64_t d[KN_MAX_RANK], in[KN_MAX_RANK];
     char    a[KT_SHAPE_TEXT], b[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_expand", &x, 1, &n)) return kt_poison(&c);
@@ -45,11 +53,15 @@ kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank) {
     if (rank > KN_MAX_RANK || rank < have || (rank && !dims))
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_expand: %s to %d axes", kt_shape_text(c.g, n, a), rank);
     for (int i = 0; i < rank; i++) {
-        in[i] = i < rank - have ? 1 : s[i - (rank - have)];
-        d[i]  = dims[i] == -1 && i >= rank - have ? in[i] : dims[i];
+        in[i]   = i < rank - have ? 1 : s[i - (rank - have)];
+        user[i] = dims[i] == -1 && i >= rank - have ? 1 : dims[i];
+    }
+    if (!kt_sizes_in(&c, user, rank, d)) return kt_poison(&c);
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] == -1 && i >= rank - have) d[i] = in[i];
         if (in[i] != d[i] && in[i] != 1)
-            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_expand: %s does not expand to %s: axis %d has %lld elements",
-                           kt_shape_text(c.g, n, a), kt_dims_text(dims, rank, b), i, (long long)in[i]);
+            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_expand: %s does not expand to %s: axis %d is not of size 1",
+                           kt_shape_text(c.g, n, a), kt_sizes_text(c.g, d, rank, b), i);
     }
     if (!kt_dims_ok(&c, d, rank)) return kt_poison(&c);
     return kt_wrap(c.kn, kg_expand(c.g, kg_reshape(c.g, n, in, rank), d, rank), "kn_expand");
@@ -102,10 +114,16 @@ kn_tensor *kn_flip(kn_tensor *x, int axis) {
     return kt_wrap(c.kn, kg_flip(c.g, n, flags, kg_rank(c.g, n)), "kn_flip");
 }
 
+/* A number or symbolic size of the user's that is no size of an axis; what is below 0 stays. */
+static bool offset_in(const kt_call *c, kn_dim d, int64_t *out) {
+    return kt_size_in(c->kn, d, out) || (kt_wrap(c->kn, 0, c->op), false);
+}
+static bool is_below(kn_dim user, int64_t in) { return user < 0 && in == user; }
+
 kn_tensor *kn_pad(kn_tensor *x, const kn_dim *before, const kn_dim *after, int rank) {
     kt_call c;
     kn_ref  n;
-    int64_t d[KN_MAX_RANK] = {0};
+    int64_t d[KN_MAX_RANK] = {0}, off[KN_MAX_RANK] = {0}, behind;
     bool    any            = false;
     char    a[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_pad", &x, 1, &n)) return kt_poison(&c);
@@ -115,21 +133,46 @@ kn_tensor *kn_pad(kn_tensor *x, const kn_dim *before, const kn_dim *after, int r
         return kt_fail(c.kn, KN_ERR_ARG, "kn_pad: %s needs a number before and after each axis, %d given",
                        kt_shape_text(c.g, n, a), rank);
     for (int i = 0; i < rank; i++) {
-        if (before[i] < 0 || after[i] < 0)
+        if (!offset_in(&c, before[i], &off[i]) || !offset_in(&c, after[i], &behind)) return kt_poison(&c);
+        if (is_below(before[i], off[i]) || is_below(after[i], behind))
             return kt_fail(c.kn, KN_ERR_ARG, "kn_pad: axis %d by %lld and %lld: kn_shrink cuts", i,
                            (long long)before[i], (long long)after[i]);
-        if (!kn_add_ok(s[i], before[i], &d[i]) || !kn_add_ok(d[i], after[i], &d[i]))
-            return kt_fail(c.kn, KN_ERR_SHAPE, "kn_pad: too many elements");
+        if (s[i] >= 0 && off[i] >= 0 && behind >= 0) {
+            if (!kn_add_ok(s[i], off[i], &d[i]) || !kn_add_ok(d[i], behind, &d[i]))
+                return kt_fail(c.kn, KN_ERR_SHAPE, "kn_pad: too many elements");
+        } else if (!kg_plus(c.g, s[i], off[i], 1, &d[i]) || !kg_plus(c.g, d[i], behind, 1, &d[i])) {
+            return kt_wrap(c.kn, 0, "kn_pad");
+        }
         any |= before[i] || after[i];
     }
     if (!kt_dims_ok(&c, d, rank)) return kt_poison(&c);
-    return kt_wrap(c.kn, any ? kg_pad(c.g, n, before, d, rank) : n, "kn_pad");
+    return kt_wrap(c.kn, any ? kg_pad(c.g, n, off, d, rank) : n, "kn_pad");
+}
+
+/* How many elements begin .. end of axis i are; false, and recorded: they are not seen to lie within it. */
+static bool window_size(const kt_call *c, kn_ref x, int i, int64_t begin, int64_t end, int64_t *size) {
+    int64_t size_of = kg_shape(c->g, x, NULL)[i], room;
+    char    a[KT_SHAPE_TEXT];
+    if (begin >= 0 && end >= 0 && size_of >= 0) {
+        *size = end - begin;
+        if (end >= begin && end <= size_of) return true;
+        kt_fail(c->kn, KN_ERR_SHAPE, "%s: %lld to %lld is not within axis %d of %s", c->op, (long long)begin,
+                (long long)end, i, kt_shape_text(c->g, x, a));
+        return false;
+    }
+    if (kg_plus(c->g, end, begin, -1, size) && kg_plus(c->g, size_of, end, -1, &room)) return true;
+    if (kg_fault(c->g)->code) kt_wrap(c->kn, 0, c->op);
+    else
+        kt_fail(c->kn, KN_ERR_SHAPE,
+                "%s: the bounds of the symbols do not show that the window is within axis %d of %s", c->op, i,
+                kt_shape_text(c->g, x, a));
+    return false;
 }
 
 kn_tensor *kn_shrink(kn_tensor *x, const kn_dim *begin, const kn_dim *end, int rank) {
     kt_call c;
     kn_ref  n;
-    int64_t d[KN_MAX_RANK] = {0};
+    int64_t d[KN_MAX_RANK] = {0}, off[KN_MAX_RANK] = {0}, to;
     bool    any            = false;
     char    a[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_shrink", &x, 1, &n)) return kt_poison(&c);
@@ -139,29 +182,37 @@ kn_tensor *kn_shrink(kn_tensor *x, const kn_dim *begin, const kn_dim *end, int r
         return kt_fail(c.kn, KN_ERR_ARG, "kn_shrink: %s needs a begin and an end for each axis, %d given",
                        kt_shape_text(c.g, n, a), rank);
     for (int i = 0; i < rank; i++) {
-        if (begin[i] < 0 || end[i] < begin[i] || end[i] > s[i])
+        if (!offset_in(&c, begin[i], &off[i]) || !offset_in(&c, end[i], &to)) return kt_poison(&c);
+        if (is_below(begin[i], off[i]) || is_below(end[i], to))
             return kt_fail(c.kn, KN_ERR_SHAPE, "kn_shrink: %lld to %lld is not within axis %d of %s",
                            (long long)begin[i], (long long)end[i], i, kt_shape_text(c.g, n, a));
-        d[i] = end[i] - begin[i];
+        if (!window_size(&c, n, i, off[i], to, &d[i])) return kt_poison(&c);
         any |= d[i] != s[i];
     }
-    return kt_wrap(c.kn, any ? kg_shrink(c.g, n, begin, d, rank) : n, "kn_shrink");
+    return kt_wrap(c.kn, any ? kg_shrink(c.g, n, off, d, rank) : n, "kn_shrink");
 }
 
 kn_tensor *kn_rows(kn_tensor *x, kn_dim begin, kn_dim count) {
     kt_call c;
     kn_ref  n;
-    int64_t off[KN_MAX_RANK] = {begin}, d[KN_MAX_RANK];
+    int64_t off[KN_MAX_RANK] = {0}, d[KN_MAX_RANK], rows, end, size;
     char    a[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_rows", &x, 1, &n)) return kt_poison(&c);
     int            rank;
     const int64_t *s = kg_shape(c.g, n, &rank);
-    if (!rank || begin < 0 || count < 0 || begin > s[0] || count > s[0] - begin)
+    if (!offset_in(&c, begin, &off[0]) || !offset_in(&c, count, &rows)) return kt_poison(&c);
+    bool numbers = rank && off[0] == begin && rows == count && s[0] >= 0;
+    if (!rank || is_below(begin, off[0]) || is_below(count, rows) ||
+        (numbers && (begin > s[0] || count > s[0] - begin)))
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_rows: %s has no %lld rows from %lld on", kt_shape_text(c.g, n, a),
                        (long long)count, (long long)begin);
+    if (!numbers) {
+        if (!kg_plus(c.g, off[0], rows, 1, &end)) return kt_wrap(c.kn, 0, "kn_rows");
+        if (!window_size(&c, n, 0, off[0], end, &size)) return kt_poison(&c);
+    }
     memcpy(d, s, (size_t)rank * sizeof *d);
-    d[0] = count;
-    return kt_wrap(c.kn, count == s[0] ? n : kg_shrink(c.g, n, off, d, rank), "kn_rows");
+    d[0] = rows;
+    return kt_wrap(c.kn, rows == s[0] ? n : kg_shrink(c.g, n, off, d, rank), "kn_rows");
 }
 
 /* x with an axis of size 1 put before `at`. */
@@ -199,19 +250,20 @@ kn_tensor *kn_squeeze(kn_tensor *x, int axis) {
 kn_tensor *kn_flatten(kn_tensor *x, int from_axis) {
     kt_call c;
     kn_ref  n;
-    int64_t d[KN_MAX_RANK], tail = 1;
+    int64_t    d[KN_MAX_RANK], one = 1;
+    kn_factors tail = {.fixed = 1};
     if (!kt_begin(&c, "kn_flatten", &x, 1, &n)) return kt_poison(&c);
     int            rank;
     const int64_t *s = kg_shape(c.g, n, &rank);
-    if (!rank && (from_axis == 0 || from_axis == -1)) return kt_wrap(c.kn, kg_reshape(c.g, n, &tail, 1), "kn_flatten");
+    if (!rank && (from_axis == 0 || from_axis == -1)) return kt_wrap(c.kn, kg_reshape(c.g, n, &one, 1), "kn_flatten");
     if ((from_axis = kt_axis(&c, n, from_axis)) < 0) return kt_poison(&c);
     for (int i = 0; i < rank; i++) {
         if (i < from_axis)
             d[i] = s[i];
         else
-            tail *= s[i];
+            kg_factor(c.g, &tail, s[i]);
     }
-    d[from_axis] = tail;
+    d[from_axis] = kg_product(c.g, &tail);
     return kt_wrap(c.kn, kg_reshape(c.g, n, d, from_axis + 1), "kn_flatten");
 }
 
@@ -231,7 +283,7 @@ static kn_ref pad_and_add(const kt_call *c, const kn_ref *part, int n, int axis,
         kn_ref p = size == total ? part[i] : kg_pad(c->g, part[i], off, d, rank);
         all      = all ? kg_op2(c->g, KN_OP_ADD, all, p) : p;
         if (!all) return 0;
-        off[axis] += size;
+        if (!kg_plus(c->g, off[axis], size, 1, &off[axis])) return 0;
     }
     return all;
 }
@@ -268,7 +320,8 @@ static kn_tensor *join_tensors(const char *op, kn_tensor *const *x, int n, int a
             goto poison;
         }
         dt = i ? kt_promote(dt, (kn_dtype)kg_dtype(c.g, part[i])) : (kn_dtype)kg_dtype(c.g, part[i]);
-        if (!kn_add_ok(total, stack ? 1 : s[axis], &total)) {
+        bool numbers = total >= 0 && (stack || s[axis] >= 0);
+        if (numbers ? !kn_add_ok(total, stack ? 1 : s[axis], &total) : !kg_plus(c.g, total, s[axis], 1, &total)) {
             kt_fail(c.kn, KN_ERR_SHAPE, "%s: too many elements", op);
             goto poison;
         }

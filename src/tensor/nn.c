@@ -104,7 +104,7 @@ kn_tensor *kn_layer_norm(kn_tensor *x, double eps) {
     if (!(eps >= 0)) return kt_fail(c.kn, KN_ERR_ARG, "kn_layer_norm: eps is %s", KN_NUM(eps));
     kn_ref w  = kt_wide(&c, n);
     int    dt = w ? kg_dtype(c.g, w) : KN_F32;
-    kn_ref k  = kt_const(&c, dt, 1.0 / (double)kg_shape(c.g, n, NULL)[axis]);
+    kn_ref k  = kt_one_over(&c, kg_shape(c.g, n, NULL)[axis], dt);
     kn_ref d  = kg_op2(c.g, KN_OP_SUB, w, kg_op2(c.g, KN_OP_MUL, kt_reduce(&c, KN_OP_ADD, w, axis), k));
     kn_ref v  = kg_op2(c.g, KN_OP_MUL, kt_reduce(&c, KN_OP_ADD, kg_op2(c.g, KN_OP_MUL, d, d), axis), k);
     v         = kg_op1(c.g, KN_OP_SQRT, kg_op2(c.g, KN_OP_ADD, v, kt_const(&c, dt, eps)));

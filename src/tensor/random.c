@@ -32,23 +32,23 @@ static kn_ref random_unit(const kt_call *c, kn_ref block, kn_ref shift) {
     return kg_op2(g, KN_OP_MUL, kg_cast(g, high, KN_F32), kg_float(g, KN_F32, 0x1p-24));
 }
 
-/* Begins a draw of that shape. *n is the number of elements; 0 has a value already, *t. */
-static bool random_begin(kt_call *c, const char *op, kn_context *kn, const kn_dim *dims, int rank, int64_t *n,
-                         kn_tensor **t) {
-    *t = NULL;
-    if (!kt_begin_new(c, op, kn) || !kt_dims_ok(c, dims, rank)) {
+/* Begins a draw of that shape, in dims. *n is the number of elements, a size; 0 has a value already, *t. */
+static bool random_begin(kt_call *c, const char *op, kn_context *kn, const kn_dim *user, int rank, int64_t *dims,
+                         int64_t *n, kn_tensor **t) {
+    kn_factors count = {.fixed = 1};
+    *t               = NULL;
+    if (!kt_begin_new(c, op, kn) || !kt_sizes_in(c, user, rank, dims)) {
         *t = kt_poison(c);
         return false;
     }
-    *n = 1;
-    for (int i = 0; i < rank; i++) *n *= dims[i];
-    if (*n) return true;
+    for (int i = 0; i < rank; i++) kg_factor(c->g, &count, dims[i]);
+    if ((*n = kg_product(c->g, &count))) return true;
     *t = kt_wrap_created(kn, kt_fill(c, KN_F32, 0, dims, rank), op);
     return false;
 }
 
 /* n uniforms of shape dims: element e is word e of the stream. */
-static kn_ref random_uniform(const kt_call *c, int64_t n, const kn_dim *dims, int rank) {
+static kn_ref random_uniform(const kt_call *c, int64_t n, const int64_t *dims, int rank) {
     kn_graph *g = c->g;
     kn_ref    e = kt_iota(c, n, 1, 0), two = kg_idx(g, 2);
     kn_ref    block = random_block(c, kg_cast(g, kg_op2(g, KN_OP_IDIV, e, two), KN_U64));
@@ -56,21 +56,21 @@ static kn_ref random_uniform(const kt_call *c, int64_t n, const kn_dim *dims, in
     return kg_reshape(g, random_unit(c, block, kg_cast(g, shift, KN_U64)), dims, rank);
 }
 
-kn_tensor *kn_rand(kn_context *kn, const kn_dim *dims, int rank) {
+kn_tensor *kn_rand(kn_context *kn, const kn_dim *user, int rank) {
     kt_call    c;
-    int64_t    n;
+    int64_t    n, dims[KN_MAX_RANK];
     kn_tensor *t;
-    if (!random_begin(&c, "kn_rand", kn, dims, rank, &n, &t)) return t;
+    if (!random_begin(&c, "kn_rand", kn, user, rank, dims, &n, &t)) return t;
     return kt_wrap_created(kn, random_uniform(&c, n, dims, rank), "kn_rand");
 }
 
 /* Box and Muller (A note on the generation of random normal deviates, 1958): sqrt(-2 ln(1 - u)) sin(2 pi v), u and v
  * the two words of one block. 1 - u is exact and never 0. */
-kn_tensor *kn_randn(kn_context *kn, const kn_dim *dims, int rank) {
+kn_tensor *kn_randn(kn_context *kn, const kn_dim *user, int rank) {
     kt_call    c;
-    int64_t    n;
+    int64_t    n, dims[KN_MAX_RANK];
     kn_tensor *t;
-    if (!random_begin(&c, "kn_randn", kn, dims, rank, &n, &t)) return t;
+    if (!random_begin(&c, "kn_randn", kn, user, rank, dims, &n, &t)) return t;
     kn_graph *g = c.g;
     kn_ref    block = random_block(&c, kg_cast(g, kt_iota(&c, n, 1, 0), KN_U64));
     kn_ref    u = random_unit(&c, block, 0), v = random_unit(&c, block, kg_int(g, KN_U64, 32));
@@ -81,13 +81,13 @@ kn_tensor *kn_randn(kn_context *kn, const kn_dim *dims, int rank) {
 }
 
 /* He, Zhang, Ren, Sun: Delving deep into rectifiers (2015): variance 2 / fan_in, here of a uniform distribution. */
-kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *dims, int rank) {
+kn_tensor *kn_kaiming_uniform(kn_context *kn, const kn_dim *user, int rank) {
     kt_call    c;
-    int64_t    n;
+    int64_t    n, dims[KN_MAX_RANK];
     kn_tensor *t;
-    if (!random_begin(&c, "kn_kaiming_uniform", kn, dims, rank, &n, &t)) return t;
+    if (!random_begin(&c, "kn_kaiming_uniform", kn, user, rank, dims, &n, &t)) return t;
     double fan_in = 1;
-    for (int i = rank > 2; i < (rank > 2 ? rank : rank - 1); i++) fan_in *= (double)dims[i];
+    for (int i = rank > 2; i < (rank > 2 ? rank : rank - 1); i++) fan_in *= (double)kg_most_of(c.g, dims[i]);
     kn_graph *g = c.g;
     double    bound = sqrt(6.0 / fan_in);
     kn_ref    u = random_uniform(&c, n, dims, rank);
@@ -105,7 +105,7 @@ kn_tensor *kn_dropout(kn_tensor *x, double p, int training) {
         return kt_fail(c.kn, KN_ERR_ARG, "kn_dropout: p is %s, not within 0 and below 1", KN_NUM(p));
     if (!kn_is_float(kg_dtype(c.g, n)))
         return kt_fail(c.kn, KN_ERR_DTYPE, "kn_dropout: %s is not a float", kn_dtypes[kg_dtype(c.g, n)].name);
-    int64_t count = kg_numel(c.g, n);
+    int64_t count = kg_count_of(c.g, n);
     if (!training || p == 0 || !count) return kt_wrap(c.kn, n, "kn_dropout");
     int            rank, dt = kg_dtype(c.g, n);
     const int64_t *s = kg_shape(c.g, n, &rank);

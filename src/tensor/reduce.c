@@ -12,14 +12,14 @@ typedef struct reduction {
     int     dtype; /* of x as given */
     int64_t axes[KN_MAX_RANK];
     int     naxes;
-    int64_t count; /* elements that one result is made of */
+    kn_factors count; /* elements that one result is made of */
     bool    keep, biased;
 } reduction;
 
 static const kn_reduce_opts reduce_defaults = {.size = sizeof reduce_defaults};
 
 static bool reduction_begin(reduction *r, const char *op, kn_tensor *x, const kn_reduce_opts *o) {
-    *r = (reduction){.count = 1};
+    *r = (reduction){.count = {.fixed = 1}};
     if (!kt_begin(&r->c, op, &x, 1, &r->x)) return false;
     if (!o) o = &reduce_defaults;
     if (o->size != sizeof *o) {
@@ -45,7 +45,10 @@ static bool reduction_begin(reduction *r, const char *op, kn_tensor *x, const kn
     for (int i = 0; i < rank; i++) {
         if (o->axes.n && !on[i]) continue;
         r->axes[r->naxes++] = i;
-        r->count *= s[i];
+        if (!kg_factor(r->c.g, &r->count, s[i])) {
+            kt_fail(r->c.kn, KN_ERR_UNSUPPORTED, "%s: too many symbolic sizes", op);
+            return false;
+        }
     }
     r->dtype  = kg_dtype(r->c.g, r->x);
     r->keep   = o->keep;
@@ -114,7 +117,7 @@ static kn_tensor *largest_or_least(const char *name, int op, kn_tensor *x, const
     reduction r;
     char      a[KT_SHAPE_TEXT];
     if (!reduction_begin(&r, name, x, o)) return kt_poison(&r.c);
-    if (!r.count && kg_numel(r.c.g, r.x) == 0)
+    if (!r.count.fixed && kg_numel(r.c.g, r.x) == 0)
         return kt_fail(r.c.kn, KN_ERR_SHAPE, "%s: %s has nothing to choose from", name, kt_shape_text(r.c.g, r.x, a));
     return reduction_end(&r, over_axes(&r, op, r.x), r.dtype);
 }
@@ -128,8 +131,9 @@ kn_tensor *kn_min_opt(kn_tensor *x, const kn_reduce_opts *o) {
 
 /* The mean of x, at least f32, axes kept. */
 static kn_ref mean_of(const reduction *r, kn_ref x) {
-    kn_ref sum = over_axes(r, KN_OP_ADD, x);
-    return sum ? kg_op2(r->c.g, KN_OP_MUL, sum, kt_const(&r->c, kg_dtype(r->c.g, sum), 1.0 / (double)r->count)) : 0;
+    kn_ref  sum = over_axes(r, KN_OP_ADD, x);
+    int64_t n   = kg_product(r->c.g, &r->count);
+    return sum ? kg_op2(r->c.g, KN_OP_MUL, sum, kt_one_over(&r->c, n, kg_dtype(r->c.g, sum))) : 0;
 }
 
 static int mean_dtype(int dtype) {
@@ -146,9 +150,17 @@ kn_tensor *kn_mean_opt(kn_tensor *x, const kn_reduce_opts *o) {
 static kn_ref variance_of(const reduction *r) {
     kn_ref  x = kt_wide(&r->c, r->x), d = kg_op2(r->c.g, KN_OP_SUB, x, mean_of(r, x));
     kn_ref  s = over_axes(r, KN_OP_ADD, kg_op2(r->c.g, KN_OP_MUL, d, d));
-    int64_t n = r->biased ? r->count : r->count - 1;
-    double  k = n > 0 ? 1.0 / (double)n : NAN;
-    return s ? kg_op2(r->c.g, KN_OP_MUL, s, kt_const(&r->c, kg_dtype(r->c.g, s), k)) : 0;
+    if (!s) return 0;
+    int64_t n  = kg_product(r->c.g, &r->count);
+    int     dt = kg_dtype(r->c.g, s);
+    if (n < 0) { /* symbolic: one less is 0 where n is 1, and 0 / 0 NaN as it should be */
+        kn_ref many = kt_size_as(&r->c, n, dt);
+        if (!r->biased) many = kg_op2(r->c.g, KN_OP_SUB, many, kt_const(&r->c, dt, 1));
+        return kg_op2(r->c.g, KN_OP_MUL, s, kg_op1(r->c.g, KN_OP_RECIP, many));
+    }
+    n -= !r->biased;
+    double k = n > 0 ? 1.0 / (double)n : NAN;
+    return kg_op2(r->c.g, KN_OP_MUL, s, kt_const(&r->c, dt, k));
 }
 
 kn_tensor *kn_var_opt(kn_tensor *x, const kn_reduce_opts *o) {

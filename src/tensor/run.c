@@ -34,8 +34,21 @@ kn_ref kt_node(kt_slot *s) {
     return s->node;
 }
 
+/* The first elements of a BUFFER, as many as a symbolic size says. */
+static bool first_elements(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_SHRINK && kg_numel(g, n) < 0 && kg_op(g, kg_at(g, n, 0)) == KN_OP_BUFFER &&
+           kg_is_const(g, kg_at(g, kg_at(g, n, 1), 0), 0);
+}
+
+kn_ref kt_stored_as(kn_graph *g, kn_ref buffer, const int64_t *dims, int rank) {
+    kn_factors f = {.fixed = 1};
+    for (int i = 0; i < rank; i++)
+        if (!kg_factor(g, &f, dims[i])) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "too many symbolic sizes"), 0;
+    return buffer ? kg_reshape(g, kg_first_of(g, buffer, kg_product(g, &f)), dims, rank) : 0;
+}
+
 kn_ref kt_buffer_of(const kn_graph *g, kn_ref node) {
-    while (node && kg_op(g, node) == KN_OP_RESHAPE) node = kg_at(g, node, 0);
+    while (node && (kg_op(g, node) == KN_OP_RESHAPE || first_elements(g, node))) node = kg_at(g, node, 0);
     return node && kg_op(g, node) == KN_OP_BUFFER ? node : 0;
 }
 
@@ -62,9 +75,13 @@ bool kt_mark(kn_context *kn, const kn_ref *nodes, size_t n, bool stop, uint8_t *
 
 kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int rank, const void *data) {
     kn_fault *f    = kg_fault(kn->g);
-    int64_t   size = 1, bytes;
-    for (int i = 0; i < rank; i++)
-        if (!kn_mul_ok(size, dims[i], &size)) return kn_fail(f, KN_ERR_SHAPE, "too many elements"), 0;
+    int64_t   size = 1, now = 1, v = 0, bytes;
+    for (int i = 0; i < rank; i++) {
+        if (data && !kt_size_value(kn->g, dims[i], &v, f)) return 0;
+        now = kn_sat_mul(now, v);
+        if (!kn_mul_ok(size, kg_most_of(kn->g, dims[i]), &size))
+            return kn_fail(f, KN_ERR_SHAPE, "too many elements"), 0;
+    }
     if (!kn_mul_ok(size, kn_dsize(dtype), &bytes)) return kn_fail(f, KN_ERR_SHAPE, "too many elements"), 0;
     int64_t slot = kr_buffer_new(kn->rt, size, dtype, f);
     if (!slot) return 0;
@@ -74,9 +91,9 @@ kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int 
             kr_buffer_release(kn->rt, slot);
             return 0;
         }
-        memcpy(to, data, (size_t)bytes);
+        memcpy(to, data, (size_t)now * (size_t)kn_dsize(dtype));
     }
-    kn_ref r = kg_reshape(kn->g, kg_buffer(kn->g, slot, size, dtype, 0, KN_GLOBAL), dims, rank);
+    kn_ref r = kt_stored_as(kn->g, kg_buffer(kn->g, slot, size, dtype, 0, KN_GLOBAL), dims, rank);
     if (!r) kr_buffer_release(kn->rt, slot);
     return r;
 }
@@ -359,7 +376,7 @@ static kn_ref result_node(run_state *r, int root, kn_ref like, bool *shared) {
     int            rank;
     const int64_t *dims = kg_shape(r->kn->g, like, &rank);
     *shared             = r->results[root] < r->count;
-    return kg_reshape(r->kn->g, r->results[root], dims, rank);
+    return kt_stored_as(r->kn->g, r->results[root], dims, rank);
 }
 
 static bool owned_twice(kn_context *kn, kn_ref buf, const kt_slot *by) {

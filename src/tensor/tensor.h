@@ -73,6 +73,12 @@ typedef struct kt_trace {
     size_t    ndraw, draw_cap;
 } kt_trace;
 
+/* A symbolic size by its name (size.c). */
+typedef struct kt_symbol {
+    char    name[48];
+    int64_t min, max, value; /* value: the last one bound, -1 none */
+} kt_symbol;
+
 struct kn_context {
     kn_alloc        own; /* what `alloc` points to when the config has an allocator */
     const kn_alloc *alloc;
@@ -99,6 +105,9 @@ struct kn_context {
     kt_trace   *trace; /* the one that is going on, or NULL */
     kt_pending *pending;
     size_t      npending, pending_cap;
+    kt_symbol  *symbol;
+    size_t      nsymbol, symbol_cap;
+    kn_graph   *sizes;       /* what the user's symbolic sizes are; never swept */
     uint64_t    seed, draws; /* random.c */
 };
 
@@ -142,13 +151,33 @@ void      kt_unlink(kt_slot *t);
 kn_scope *kt_scope_handle(const kt_slot *s);
 kt_slot  *kt_scope_of(kn_scope *p); /* NULL for NULL and ended scopes */
 
+/* ---- sizes (size.c) ---------------------------------------------------------------------------------------------- */
+/* Within the front end sizes are as kg_shape has them: a number, or minus a node. */
+
+/* The user's dims, checked as kt_dims_ok does; false: recorded. out has room for KN_MAX_RANK. */
+bool   kt_sizes_in(const kt_call *c, const kn_dim *dims, int rank, int64_t *out);
+bool   kt_size_in(kn_context *kn, kn_dim d, int64_t *out); /* false: in the graph's fault; other numbers stay */
+kn_dim kt_size_out(kn_context *kn, int64_t dim);           /* -1: out of memory */
+/* The value that a size has now; false with the fault set: a symbol without one. Of a node: all of them. */
+bool kt_size_value(const kn_graph *g, int64_t dim, int64_t *value, kn_fault *f);
+bool kt_sizes_now(const kn_graph *g, kn_ref n, int64_t *dims, int64_t *numel, kn_fault *f);
+int  kt_size_text(const kn_graph *g, int64_t dim, char *out, size_t cap);
+/* The symbol that a size is, and its value; -1: it is none, or has none. And back (INT64_MIN: the graph's fault). */
+int     kt_symbol_of(const kn_context *kn, const kn_graph *g, int64_t dim, int64_t *value);
+int64_t kt_bound_size(kn_context *kn, int symbol, int64_t value);
+kn_ref  kt_size_as(const kt_call *c, int64_t dim, int dtype);  /* a scalar */
+kn_ref  kt_one_over(const kt_call *c, int64_t dim, int dtype); /* 1 / dim, of floats */
+/* The value of that shape that stands in the first elements of a BUFFER; 0 with the graph's fault set. */
+kn_ref kt_stored_as(kn_graph *g, kn_ref buffer, const int64_t *dims, int rank);
+
 /* ---- storage and runs (run.c, value.c, scope.c) ------------------------------------------------------------------ */
 
-/* RESHAPE(BUFFER{fresh slot}, dims); data NULL: zeros. 0 on failure, with the graph's fault set. Not for numel 0. */
+/* RESHAPE(BUFFER{fresh slot}, dims), with room for the most that symbolic sizes can be; data NULL: zeros.
+ * 0 on failure, with the graph's fault set. Not for numel 0. */
 kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int rank, const void *data);
 /* A tensor that owns such storage (or, without elements, a constant). */
 kn_tensor *kt_storage(kn_context *kn, const char *op, kn_dtype dtype, const int64_t *dims, int rank, const void *data);
-/* The BUFFER below a storage node (RESHAPEs of BUFFER), 0 if it is none. */
+/* The BUFFER below a storage node (RESHAPEs of a BUFFER, or of its first elements), 0 if it is none. */
 kn_ref kt_buffer_of(const kn_graph *g, kn_ref node);
 /* A number, however it is spread out. */
 bool kt_is_constant(const kn_graph *g, kn_ref node);
@@ -211,6 +240,7 @@ void kt_abandon(kn_context *kn, kt_slot *s);
 /* "(64,784)"; out has room for KT_SHAPE_TEXT. Returns out. */
 const char *kt_shape_text(const kn_graph *g, kn_ref n, char *out);
 const char *kt_dims_text(const int64_t *dims, int rank, char *out);
+const char *kt_sizes_text(const kn_graph *g, const int64_t *dims, int rank, char *out); /* symbolic ones, too */
 /* An axis of -rank .. rank-1 made non-negative; -1 and the failure recorded otherwise. */
 int kt_axis(const kt_call *c, kn_ref x, int axis);
 /* The dtype both operands are brought to (koine.h, elementwise). */
@@ -238,7 +268,7 @@ bool   kt_integers(const kt_call *c, kn_ref x, const char *what);        /* or r
 /* idx, reshaped to dims, equals the position along an axis of size n in a shape of that rank. Compared as index: no
  * integer wraps. */
 kn_ref kt_one_hot(const kt_call *c, kn_ref idx, const int64_t *dims, int rank, int64_t n, int axis);
-bool   kt_dims_ok(const kt_call *c, const int64_t *dims, int rank);      /* or records the failure */
+bool   kt_dims_ok(const kt_call *c, const int64_t *dims, int rank);      /* sizes as nodes; or records the failure */
 bool   kt_dtype_ok(const kt_call *c, kn_dtype dtype);                    /* of a tensor; or records the failure */
 
 #endif

@@ -6,10 +6,11 @@
 
 /* ---- storage tensors ------------------------------------------------------------------------------------------- */
 
-kn_tensor *kt_storage(kn_context *kn, const char *op, kn_dtype dtype, const int64_t *dims, int rank, const void *data) {
+kn_tensor *kt_storage(kn_context *kn, const char *op, kn_dtype dtype, const kn_dim *user, int rank, const void *data) {
     kt_call c;
+    int64_t dims[KN_MAX_RANK];
     if (!kt_begin_new(&c, op, kn)) return kt_poison(&c);
-    if (!kt_dtype_ok(&c, dtype) || !kt_dims_ok(&c, dims, rank)) return kt_poison(&c);
+    if (!kt_dtype_ok(&c, dtype) || !kt_sizes_in(&c, user, rank, dims)) return kt_poison(&c);
     for (int i = 0; i < rank; i++)
         if (!dims[i]) return kt_wrap_created(kn, kt_fill(&c, dtype, 0, dims, rank), op);
     kn_tensor *t = kt_wrap_created(kn, kt_storage_node(kn, dtype, dims, rank, data), op);
@@ -21,8 +22,9 @@ kn_tensor *kt_storage(kn_context *kn, const char *op, kn_dtype dtype, const int6
 kn_tensor *kn_from(kn_context *kn, const void *data, kn_dtype dtype, const kn_dim *dims, int rank) {
     if (data) return kt_storage(kn, "kn_from", dtype, dims, rank, data);
     kt_call c;
+    int64_t sizes[KN_MAX_RANK];
     if (!kt_begin_new(&c, "kn_from", kn)) return kt_poison(&c);
-    if (!kt_dims_ok(&c, dims, rank)) return kt_poison(&c);
+    if (!kt_sizes_in(&c, dims, rank, sizes)) return kt_poison(&c);
     for (int i = 0; i < rank; i++)
         if (!dims[i]) return kt_storage(kn, "kn_from", dtype, dims, rank, NULL);
     return kt_fail(kn, KN_ERR_ARG, "kn_from: data is NULL: kn_empty makes zeroed storage");
@@ -37,18 +39,18 @@ kn_tensor *kn_scalar_f32(kn_context *kn, double value) {
     return kt_storage(kn, "kn_scalar_f32", KN_F32, NULL, 0, &v);
 }
 
-kn_tensor *kn_wrap(kn_context *kn, void *data, kn_dtype dtype, const kn_dim *dims, int rank) {
+kn_tensor *kn_wrap(kn_context *kn, void *data, kn_dtype dtype, const kn_dim *user, int rank) {
     kt_call c;
+    int64_t dims[KN_MAX_RANK], size = 1;
     if (!kt_begin_new(&c, "kn_wrap", kn)) return kt_poison(&c);
-    if (!kt_dtype_ok(&c, dtype) || !kt_dims_ok(&c, dims, rank)) return kt_poison(&c);
-    int64_t size = 1;
-    for (int i = 0; i < rank; i++) size *= dims[i];
+    if (!kt_dtype_ok(&c, dtype) || !kt_sizes_in(&c, user, rank, dims)) return kt_poison(&c);
+    for (int i = 0; i < rank; i++) size *= kg_most_of(c.g, dims[i]); /* what lies behind today's is never read */
     if (!size) return kt_wrap_created(kn, kt_fill(&c, dtype, 0, dims, rank), "kn_wrap");
     if (!data) return kt_fail(kn, KN_ERR_ARG, "kn_wrap: data is NULL");
     if ((uintptr_t)data % (uintptr_t)kn_dsize(dtype))
         return kt_fail(kn, KN_ERR_ARG, "kn_wrap: data is not aligned to %d bytes: kn_from copies", kn_dsize(dtype));
     int64_t slot = kr_buffer_wrap(kn->rt, data, size, dtype, kg_fault(c.g));
-    kn_ref  node = slot ? kg_reshape(c.g, kg_buffer(c.g, slot, size, dtype, 0, KN_GLOBAL), dims, rank) : 0;
+    kn_ref  node = slot ? kt_stored_as(c.g, kg_buffer(c.g, slot, size, dtype, 0, KN_GLOBAL), dims, rank) : 0;
     if (slot && !node) kr_buffer_release(kn->rt, slot);
     /* Not its own storage: an assignment leaves the lender's memory alone. */
     return kt_wrap_created(kn, node, "kn_wrap");
@@ -90,7 +92,10 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
     if (!s) return kn->fault.code;
     if (dtype <= KN_VOID || dtype >= KN_DTYPE_COUNT)
         return kt_error(kn, KN_ERR_DTYPE, "%s: no dtype %d", op, (int)dtype);
-    int64_t numel = kg_numel(kn->g, s->node), need = kn_sat_mul(numel, kn_dsize(dtype));
+    int64_t  dims[KN_MAX_RANK], numel;
+    kn_fault f = {KN_OK, ""};
+    if (!kt_sizes_now(kn->g, s->node, dims, &numel, &f)) return kt_take_fault(kn, &f, op);
+    int64_t need = kn_sat_mul(numel, kn_dsize(dtype));
     if ((uint64_t)need > bytes)
         return kt_error(kn, KN_ERR_ARG, "%s: %lld elements of %s need %lld bytes, dst has %zu", op, (long long)numel,
                         kn_dtypes[dtype].name, (long long)need, bytes);
@@ -99,7 +104,6 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
     if (!kt_may_run(kn, op)) return kn->fault.code;
     if (!kt_run(kn, op, &s, 1, KT_NOW)) return kn->fault.code;
     kn_ref      buf  = kt_buffer_of(kn->g, s->node);
-    kn_fault    f    = {KN_OK, ""};
     const void *data = buf ? kr_buffer_data(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), &f) : NULL;
     if (!data) return kt_take_fault(kn, &f, op);
     convert_elements(dst, dtype, data, kg_dtype(kn->g, s->node), numel);
@@ -113,7 +117,7 @@ kn_status kn_read(kn_tensor *t, kn_dtype dtype, void *dst, size_t bytes) {
 double kn_item(kn_tensor *t) {
     double   v = NAN;
     kt_slot *s = kt_slot_of(t);
-    if (s && kg_numel(s->kn->g, s->node) != 1) {
+    if (s && kn_numel(t) != 1) {
         char a[KT_SHAPE_TEXT];
         kt_error(s->kn, KN_ERR_SHAPE, "kn_item: %s is not one element", kt_shape_text(s->kn->g, s->node, a));
         return NAN;
@@ -190,8 +194,11 @@ kn_status kn_write(kn_tensor *t, const void *src, size_t bytes) {
     if (!s || !kt_may_run(kn, "kn_write")) return kn->fault.code;
     int            rank, dtype = kg_dtype(kn->g, s->node);
     const int64_t *dims = kg_shape(kn->g, s->node, &rank);
-    int64_t        want = kg_numel(kn->g, s->node) * kn_dsize(dtype);
+    int64_t        now[KN_MAX_RANK], numel;
     char           text[KT_SHAPE_TEXT];
+    kn_fault       own = {KN_OK, ""};
+    if (!kt_sizes_now(kn->g, s->node, now, &numel, &own)) return kt_take_fault(kn, &own, "kn_write");
+    int64_t want = numel * kn_dsize(dtype);
     if ((uint64_t)want != bytes)
         return kt_error(kn, KN_ERR_ARG, "kn_write: %s of %s is %lld bytes, %zu given",
                         kt_shape_text(kn->g, s->node, text), kn_dtypes[dtype].name, (long long)want, bytes);
@@ -232,6 +239,9 @@ kn_tensor *kn_assign(kn_tensor *t, kn_tensor *value) {
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_assign: the tensor is %s, the value %s", kt_shape_text(c.g, n[0], a),
                        kt_shape_text(c.g, n[1], b));
     if (!kg_numel(c.g, n[0])) return t;
+    if (kg_numel(c.g, n[0]) < 0)
+        return kt_fail(c.kn, KN_ERR_UNSUPPORTED, "kn_assign: %s: a tensor that is assigned has numbers for sizes",
+                       kt_shape_text(c.g, n[0], a));
     if (!kt_may_assign(c.kn, "kn_assign", s)) return kt_poison(&c);
     bool first = c.kn->fault.code == KN_OK;
     if (!kt_make_storage(c.kn, "kn_assign", &s, 1)) {

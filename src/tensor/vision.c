@@ -118,8 +118,14 @@ static kn_ref vision_windows(kn_graph *g, kn_ref x, const int64_t *own, const in
 }
 
 static bool vision_image(const kt_call *c, kn_ref x) {
-    char t[KT_SHAPE_TEXT];
-    if (kg_rank(c->g, x) == 4) return true;
+    char           t[KT_SHAPE_TEXT];
+    const int64_t *s = kg_shape(c->g, x, NULL);
+    if (kg_rank(c->g, x) == 4 && s[1] >= 0 && s[2] >= 0 && s[3] >= 0) return true;
+    if (kg_rank(c->g, x) == 4) {
+        kt_fail(c->kn, KN_ERR_UNSUPPORTED, "%s: %s: of (N, C, H, W) only N may be symbolic", c->op,
+                kt_shape_text(c->g, x, t));
+        return false;
+    }
     kt_fail(c->kn, KN_ERR_SHAPE, "%s: %s is not (N, C, H, W)", c->op, kt_shape_text(c->g, x, t));
     return false;
 }
@@ -141,7 +147,7 @@ kn_tensor *kn_conv2d_opt(kn_tensor *x, kn_tensor *w, kn_tensor *bias, const kn_c
     int            wr;
     const int64_t *s = kg_shape(c.g, n[0], NULL), *ws = kg_shape(c.g, n[1], &wr);
     int64_t        groups = o->groups ? o->groups : 1;
-    if (groups < 1 || wr != 4 || ws[0] % groups || s[1] % groups || ws[1] != s[1] / groups)
+    if (groups < 1 || wr != 4 || kg_numel(c.g, n[1]) < 0 || ws[0] % groups || s[1] % groups || ws[1] != s[1] / groups)
         return kt_fail(c.kn, KN_ERR_SHAPE, "kn_conv2d: %s with weights %s in %lld groups: (N, C, H, W) takes "
                        "(O, C / groups, KH, KW)", kt_shape_text(c.g, n[0], tx), kt_shape_text(c.g, n[1], tw),
                        (long long)groups);
@@ -291,6 +297,14 @@ static kn_status norm_update(const kt_call *c, kn_tensor *running, kn_ref node, 
     return kn_ok(kn_assign(running, kt_wrap(c->kn, next, c->op))) ? KN_OK : KN_ERR_STATE;
 }
 
+/* n / (n - 1), or 1 where there is but one. */
+static kn_ref norm_unbias(const kt_call *c, int64_t n, int dt) {
+    if (n >= 0) return kt_const(c, dt, n > 1 ? (double)n / (double)(n - 1) : 1);
+    kn_ref one = kt_const(c, dt, 1), many = kt_size_as(c, n, dt);
+    kn_ref less = kg_op2(c->g, KN_OP_MAX, kg_op2(c->g, KN_OP_SUB, many, one), one);
+    return kg_op2(c->g, KN_OP_MUL, many, kg_op1(c->g, KN_OP_RECIP, less));
+}
+
 kn_tensor *kn_batch_norm_opt(kn_tensor *x, kn_tensor *gamma, kn_tensor *beta, const kn_batch_norm_opts *o) {
     kt_call     c;
     kn_ref      n[5];
@@ -326,19 +340,20 @@ kn_tensor *kn_batch_norm_opt(kn_tensor *x, kn_tensor *gamma, kn_tensor *beta, co
     int    dt = kg_dtype(c.g, w);
     kn_ref d;
     if (o->training) {
-        int64_t axes[KN_MAX_RANK], each = 1;
-        int     naxes = 0;
+        int64_t    axes[KN_MAX_RANK];
+        int        naxes = 0;
+        kn_factors all   = {.fixed = 1};
         for (int i = 0; i < rank; i++)
-            if (i != 1) axes[naxes++] = i, each *= s[i];
-        if (each < 1)
+            if (i != 1) axes[naxes++] = i, kg_factor(c.g, &all, s[i]);
+        int64_t each = kg_product(c.g, &all);
+        if (!each)
             return kt_fail(c.kn, KN_ERR_SHAPE, "kn_batch_norm: %s has no elements", kt_shape_text(c.g, n[0], t));
-        kn_ref k = kt_const(&c, dt, 1.0 / (double)each);
+        kn_ref k = kt_one_over(&c, each, dt);
         mean     = kg_op2(c.g, KN_OP_MUL, kg_reduce(c.g, w, KN_OP_ADD, axes, naxes), k);
         d        = kg_op2(c.g, KN_OP_SUB, w, mean);
         var      = kg_op2(c.g, KN_OP_MUL, kg_reduce(c.g, kg_op2(c.g, KN_OP_MUL, d, d), KN_OP_ADD, axes, naxes), k);
         if (at[3]) { /* the running variance is the unbiased one */
-            double unbias  = each > 1 ? (double)each / (double)(each - 1) : 1;
-            kn_ref running = kg_op2(c.g, KN_OP_MUL, var, kt_const(&c, dt, unbias));
+            kn_ref running = kg_op2(c.g, KN_OP_MUL, var, norm_unbias(&c, each, dt));
             if (!mean || !running) return kt_wrap(c.kn, 0, "kn_batch_norm");
             if (norm_update(&c, o->mean, n[at[3]], mean, momentum) ||
                 norm_update(&c, o->var, n[at[4]], running, momentum))

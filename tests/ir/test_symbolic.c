@@ -210,9 +210,12 @@ static void refused(const char *text, int64_t n, kn_status code, const char *par
 
 static void test_refused(void) {
 #define N "%n = PARAM {slot=0, dtype=index, name=\"n\", min=1, max=16} []\n"
-    refused(N "%1 = REDUCE {op=ADD, axes=(0)} (PARAM {slot=1} [%n, 4])", 17, KN_ERR_ARG, "n is 17, out of its bounds 1 to 16");
-    refused(N "%1 = REDUCE {op=ADD, axes=(0)} (PARAM {slot=1} [%n, 4])", 0, KN_ERR_ARG, "n is 0, out of its bounds 1 to 16");
-    refused(N "%1 = SHRINK (PARAM {slot=1} [64]) [%n] [50]", 3, KN_ERR_UNSUPPORTED, "SHRINK: the bounds of a symbolic size");
+    refused(N "%1 = REDUCE {op=ADD, axes=(0)} (PARAM {slot=1} [%n, 4])", 17, KN_ERR_ARG,
+            "n is 17, out of its bounds 1 to 16");
+    refused(N "%1 = REDUCE {op=ADD, axes=(0)} (PARAM {slot=1} [%n, 4])", 0, KN_ERR_ARG,
+            "n is 0, out of its bounds 1 to 16");
+    refused(N "%1 = SHRINK (PARAM {slot=1} [64]) [%n] [50]", 3, KN_ERR_UNSUPPORTED,
+            "SHRINK: the bounds of a symbolic size");
     refused(N "%1 = PAD (PARAM {slot=1} [%n, 4]) [1, 0] [16, 4]", 3, KN_ERR_UNSUPPORTED, "PAD: the bounds");
 #undef N
 }
