@@ -102,7 +102,7 @@ static bool variable_param(kl_copy *c, kn_ref n, kn_ref *out) {
     const kn_graph *g   = c->from;
     kn_ref          var = kg_at(g, n, 0), v = kg_at(g, n, 1);
     if (!kg_is_variable(g, var) || kg_op(g, v) != KN_OP_CONST)
-        return kn_fail(c->f, KN_ERR_ARG, "callify: BIND takes a number for a variable: a PARAM of shape () with a name");
+        return kn_fail(c->f, KN_ERR_ARG, "callify: BIND takes a number for a variable: a named PARAM of shape ()");
     if (!kg_check_variable(g, var, kg_const_int(g, v), c->f)) return false;
     if (c->text) return (*out = kg_copy(p->g, g, v)) != 0;
     int64_t     w[KN_PARAM_WORDS];

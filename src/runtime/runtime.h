@@ -42,9 +42,9 @@ int64_t kr_buffer_next(kr_context *rt, int64_t after_slot);
 /* Run what the roots of graph g need, as one schedule. A root is either an assignment, AFTER(view of BUFFER,
  * STORE(view, value)), or a value. results[i] is a BUFFER node of g, flat, that holds root i row-major (for an
  * assignment its buffer), in its first elements where a size of the root is symbolic: the buffer has room for the most.
- * `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed while walking. On failure no
- * result is set, and buffers that were to be assigned keep their old contents wherever the fault came before the first
- * kernel ran. */
+ * `realized[n]` (0 or a node whose value node n already has, for n < nrealized) is followed while walking. On failure
+ * no result is set, and buffers that were to be assigned keep their old contents wherever the fault came before the
+ * first kernel ran. */
 bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nrealized, const kn_ref *roots, int n,
             kn_ref *results, kn_fault *f);
 /* Write the program of the roots as it is after `stage` (names in koine.h at kn_dump). */
