@@ -83,26 +83,47 @@ static bool surely_in_bounds(const kn_graph *g, kn_ref at) {
            kg_max(g, kg_at(g, at, 1)) < kg_numel(g, kg_at(g, at, 0));
 }
 
-/* x, with loads that could leave their buffer kept inside the loop: it may not run at all. */
+/* Awaits effects, which have loops of their own: a stage that was filled, a sum. */
+static bool awaits_effect(const kn_graph *g, kn_ref n) {
+    bool effect = false;
+    for (uint32_t k = 1; kg_op(g, n) == KN_OP_AFTER && k < kg_nsrc(g, n); k++)
+        effect |= kg_op(g, kg_at(g, n, k)) != KN_OP_RANGE;
+    return effect;
+}
+
+/* x, with loads that could leave their buffer kept inside the loop: it may not run at all. What stands behind effects
+ * is not the loop's, and stays as it is. */
 static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
     kn_graph *g = e->g;
     bool      again = kg_op(g, kg_at(g, loop, 0)) != KN_OP_CONST;
     while (again && x) { /* one by one: a load may stand in the address of another */
-        kn_ref  *order;
-        uint32_t n;
-        again = false;
-        if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(kg_fault(g)), 0;
-        for (uint32_t i = 0; i < n && !again; i++) {
-            kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, src[3];
-            if (kg_op(g, l) != KN_OP_LOAD || kg_op(g, at) != KN_OP_INDEX || kg_depends(g, l, loop)) continue;
+        size_t   size = (size_t)x + 1;
+        uint8_t *own  = kn_zalloc(kg_alloc(g), size);
+        kn_ref  *from = kn_zalloc(kg_alloc(g), 2 * (size + 1) * sizeof *from), *to = from ? from + size + 1 : NULL;
+        int      stop = 0;
+        again         = false;
+        if (!own || !from) kn_oom(kg_fault(g));
+        if (own && from) own[x] = 1;
+        for (kn_ref n = own && from ? x : 0; n > 0; n--) {
+            if (!own[n]) continue;
+            if (awaits_effect(g, n)) own[n] = 0, from[stop] = to[stop] = n, stop++;
+            for (uint32_t k = 0; own[n] && k < kg_nsrc(g, n); k++) own[kg_at(g, n, k)] = 1;
+        }
+        for (kn_ref l = 1; own && from && l < size && !again; l++) {
+            kn_ref at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, src[3];
+            if (!own[l] || kg_op(g, l) != KN_OP_LOAD || kg_op(g, at) != KN_OP_INDEX || kg_depends(g, l, loop)) continue;
             if (surely_in_bounds(g, at)) continue;
             memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src);
             src[0] = kg_index(g, kg_after(g, kg_at(g, at, 0), &loop, 1), kg_src(g, at) + 1, (int)kg_nsrc(g, at) - 1);
             kn_ref now = kg_with_src(g, l, src, kg_nsrc(g, l));
-            x          = now ? kg_substitute(g, x, &l, &now, 1) : 0;
+            from[stop] = l;
+            to[stop]   = now;
+            x          = now ? kg_substitute(g, x, from, to, stop + 1) : 0;
             again      = true;
         }
-        kn_free(kg_alloc(g), order, n * sizeof *order);
+        if (!own || !from) x = 0;
+        kn_free(kg_alloc(g), own, size);
+        kn_free(kg_alloc(g), from, 2 * (size + 1) * sizeof *from);
     }
     return x;
 }
