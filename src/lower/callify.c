@@ -4,7 +4,8 @@
  * reshaped). Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have
  * become PARAMs numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
  * Holds after: no BUFFER, no FUNCTION but what folds apply, no BIND: a variable is a PARAM, one for each value it is
- * bound to; every STORE targets a PARAM (under RESHAPE and AFTER), or its first elements where their number is symbolic.
+ * bound to; every STORE targets a PARAM (under RESHAPE and AFTER), or its first elements where their number is
+ * symbolic.
  *
  * Explicit stack: graphs may be deeper than the C stack. */
 #include "lower/lower.h"
