@@ -133,13 +133,13 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
 }
 
 /* Bytes 0 and 1. */
-static void el_store_bools(kx_writer *e, kn_ref x, int w, const kx_ins *m) {
+static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_ins *m) {
     if (e->avx512) {
         int   k  = kx_mask(e, x, KX_K1);
         kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, 1, 1, 16), 0)};
         kx_put(e, kx_masked(kx_with(kx_i2(KX_VMOVDQU8, 16, e->v0, KX_IN_MEM), &rm), k, true));
     } else {
-        int v = kx_get(e, x, w * 4, e->v2, x);
+        int v = kx_get(e, x, w * 4, e->v2, at);
         kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, w * 4, e->v0, v, 0), 31));
         kx_put(e, kx_i3(KX_VPACKSSDW, w * 4, e->v0, e->v0, e->v0));
         if (w == 8) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
@@ -259,7 +259,7 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (lanes && dt == KN_BOOL)
-        el_store_bools(e, x, w, &m);
+        el_store_bools(e, at, x, w, &m);
     else if (lanes)
         el_store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
     else if (kn_is_float(dt))
