@@ -15,7 +15,7 @@ endforeach()
 if(_tests)
   list(REMOVE_ITEM _helpers ${_tests})
 endif()
-list(FILTER _helpers EXCLUDE REGEX "/tests/(packaging|fuzz)/")
+list(FILTER _helpers EXCLUDE REGEX "/tests/packaging/")
 
 # A disassembler by others, to hold the encoder against.
 find_path(KOINE_ZYDIS_INCLUDE Zydis/Zydis.h)

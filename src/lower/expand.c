@@ -95,7 +95,7 @@ static bool awaits_effect(const kn_graph *g, kn_ref n) {
  * is not the loop's, and stays as it is. */
 static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
     kn_graph *g = e->g;
-    bool      again = kg_op(g, kg_at(g, loop, 0)) != KN_OP_CONST;
+    bool      again = kg_min(g, kg_at(g, loop, 0)) < 1;
     while (again && x) { /* one by one: a load may stand in the address of another */
         size_t   size = (size_t)x + 1;
         uint8_t *own  = kn_zalloc(kg_alloc(g), size);

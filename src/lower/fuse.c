@@ -271,7 +271,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     else if (!kg_most(z->g, n)) c->settled = "no elements";
     bool    axes[KN_MAX_RANK];
     int64_t held;
-    if (!c->settled && asks_stage(z->g, n) && stage_axes(z, n, axes, &held)) {
+    if (!c->settled && asks_stage(z->g, n) && info->use >= 0 && stage_axes(z, n, axes, &held)) {
         c->place   = KL_STAGE;
         c->settled = "the program asks for it";
     }

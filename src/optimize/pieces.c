@@ -173,11 +173,11 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         }
         kn_ref sum = base;
         for (int l = 0; l < v->nloop; l++)
-            if (v->loop[l].origin == origins[k])
-                sum = kg_op2(g, KN_OP_ADD, sum,
-                             v->loop[l].stride == 1
-                                 ? v->loop[l].range
-                                 : kg_op2(g, KN_OP_MUL, v->loop[l].range, kg_idx(g, v->loop[l].stride)));
+            if (v->loop[l].origin == origins[k]) {
+                kn_ref part = v->loop[l].range;
+                if (v->loop[l].stride != 1) part = kg_op2(g, KN_OP_MUL, part, kg_idx(g, v->loop[l].stride));
+                sum = kg_is_const(g, sum, 0) ? part : kg_op2(g, KN_OP_ADD, sum, part);
+            }
         if (!sum) return false;
         if (gate) v->gate[k] = kg_op2(g, KN_OP_CMPLT, sum, gate);
         if (gate && piece[k] == KO_MAIN && o->tail_kind == KN_TAIL_PAD)
@@ -413,10 +413,10 @@ static kn_ref in_rooms(ko_state *s, kn_ref x, const ko_room *room, int n) {
 
 kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op) {
     kn_graph *g = s->g;
-    if (op < 0 && !own_prefixes(s, closer, origins, n, v, body)) return 0;
     ko_room room[KN_MAX_STAGES];
     int     nroom;
     if (!own_stages(s, origins, n, body, v, room, &nroom)) return 0;
+    if (op < 0 && !own_prefixes(s, closer, origins, n, v, body)) return 0; /* over the stages' new buffers */
     kn_ref x = in_rooms(s, kg_substitute(g, body, v->from, v->to, v->nsub), room, nroom);
     kn_ref gate = 0;
     for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
