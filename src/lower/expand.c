@@ -185,7 +185,7 @@ static bool accumulate(kl_grow *e, const kl_sum *s, kn_ref *out) {
     kn_ref body = s->n > 1 ? kg_list(g, KN_OP_GROUP, set, s->n) : set[0];
     for (int k = s->nloop; k-- > 0 && body;) body = kg_end(g, body, &s->loop[k], 1);
     bool may_not_run = false; /* a loop without iterations asks for nothing in it, the initial values neither */
-    for (int k = 0; k < s->nloop; k++) may_not_run |= kg_op(g, kg_at(g, s->loop[k], 0)) != KN_OP_CONST;
+    for (int k = 0; k < s->nloop; k++) may_not_run |= kg_min(g, kg_at(g, s->loop[k], 0)) < 1;
     for (int k = 0; k < s->n && body; k++) {
         kn_ref done[2] = {may_not_run ? init[k] : body, body};
         if (!(out[k] = kg_load(g, in_shape(e, reg[k], done, 1 + may_not_run, shape, rank)))) return false;

@@ -337,7 +337,7 @@ kn_ref kl_count(kn_rw *rw, kn_ref n) {
         bool   seen = kg_depends(g, x, r);
         for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++) seen |= kg_depends(g, kg_at(g, kg_at(g, n, s), 0), r);
         if (seen || kg_field(g, r, KN_F_RANGE_type) != KN_AXIS_REDUCE) continue;
-        if (kg_min(g, bound) < 1 && kg_op(g, x) != KN_OP_CONST) continue; /* not to be looked at where it does not run */
+        if (kg_min(g, bound) < 1 && kg_op(g, x) != KN_OP_CONST) continue; /* not to be read where it does not run */
         if (kn_is_float(dt)) {
             double c = kg_op(g, x) == KN_OP_CONST ? kg_const_float(g, x) : 0.5;
             if (kg_nsrc(g, n) != 2 || c != trunc(c)) return 0;

@@ -108,7 +108,8 @@ static kn_ref binary(soup *s, kn_ref x) {
     kn_ref y  = beside(s, x);
     int    dt = type_of(s, x);
     if (dt == KN_BOOL) {
-        static const int ops[] = {KN_OP_AND, KN_OP_OR, KN_OP_XOR, KN_OP_ADD, KN_OP_MUL, KN_OP_MAX, KN_OP_MIN, KN_OP_CMPNE};
+        static const int ops[] = {KN_OP_AND, KN_OP_OR, KN_OP_XOR, KN_OP_ADD,
+                                  KN_OP_MUL, KN_OP_MAX, KN_OP_MIN, KN_OP_CMPNE};
         return op2(s, ops[take(s, KN_COUNT(ops))], x, y);
     }
     if (!kn_is_float(dt)) {
@@ -128,7 +129,8 @@ static kn_ref binary(soup *s, kn_ref x) {
 }
 
 static kn_ref choice(soup *s, kn_ref x) {
-    kn_ref y = beside(s, x), p = type_of(s, x) == KN_BOOL ? x : compare(s, x, take(s, 2) ? y : number(s, type_of(s, x), 1));
+    kn_ref y = beside(s, x), p = x;
+    if (type_of(s, x) != KN_BOOL) p = compare(s, x, take(s, 2) ? y : number(s, type_of(s, x), 1));
     return kg_op3(s->g, KN_OP_WHERE, p, x, y);
 }
 
@@ -185,12 +187,18 @@ static kn_ref movement(soup *s, kn_ref x) {
     }
 }
 
+/* Sums of narrow floats differ with their order by more than any tolerance: they are summed as f32. */
+static kn_ref to_sum(soup *s, kn_ref x) {
+    return kn_is_float(type_of(s, x)) && kn_dsize(type_of(s, x)) < 4 ? kg_cast(s->g, x, KN_F32) : x;
+}
+
 static kn_ref reduction(soup *s, kn_ref x) {
     static const int ops[] = {KN_OP_ADD, KN_OP_MAX, KN_OP_MIN, KN_OP_ADD, KN_OP_MUL};
     int              rank = rank_of(s, x), op = ops[take(s, KN_COUNT(ops))], n = 1;
     int64_t          axes[2] = {rank ? take(s, rank) : 0, rank ? take(s, rank) : 0};
     if (!rank) return x;
     if (axes[1] != axes[0] && take(s, 2)) n = 2;
+    if (op == KN_OP_ADD || op == KN_OP_MUL) x = to_sum(s, x);
     bool fl = kn_is_float(type_of(s, x));
     if (op == KN_OP_MUL && fl) x = op1(s, KN_OP_SIN, x);
     kn_ref r = kg_reduce(s->g, x, op, axes, n);
@@ -208,7 +216,7 @@ static kn_ref as_matrix(soup *s, kn_ref x) { /* the last axis, and all others */
 }
 
 static kn_ref product(soup *s, kn_ref x) {
-    x           = as_matrix(s, x);
+    x         = as_matrix(s, to_sum(s, x));
     int64_t m = dim(s, x, 0), k = dim(s, x, 1), n = take_size(s);
     if (!kn_is_float(type_of(s, x)) || m * k * n > MOST_INNER) return x;
     kn_ref w = op2(s, KN_OP_MUL, param(s, type_of(s, x), (int64_t[]){k, n}, 2), number(s, type_of(s, x), 0.25));
@@ -220,7 +228,7 @@ static kn_ref product(soup *s, kn_ref x) {
 
 static kn_ref softmax(soup *s, kn_ref x) {
     int64_t axis = 1;
-    x            = as_matrix(s, x);
+    x            = as_matrix(s, to_sum(s, x));
     int dt       = type_of(s, x);
     if (!kn_is_float(dt) || !kg_numel(s->g, x)) return x;
     x        = op2(s, KN_OP_MAX, op2(s, KN_OP_MIN, x, number(s, dt, 4)), number(s, dt, -4));
@@ -232,7 +240,7 @@ static kn_ref softmax(soup *s, kn_ref x) {
 static kn_ref masked_sum(soup *s, kn_ref x) {
     static const int ops[] = {KN_OP_CMPLE, KN_OP_CMPLT, KN_OP_CMPGE, KN_OP_CMPGT};
     int64_t          axis  = 2;
-    x                      = as_matrix(s, x);
+    x                      = as_matrix(s, to_sum(s, x));
     int     dt             = type_of(s, x);
     int64_t m = dim(s, x, 0), k = dim(s, x, 1);
     if (dt == KN_BOOL || m * k * k > MOST_INNER || !k) return x;
@@ -254,6 +262,7 @@ static kn_ref masked_sum(soup *s, kn_ref x) {
 
 static kn_ref gather(soup *s, kn_ref x) {
     if (!rank_of(s, x) || !kg_numel(s->g, x)) return x;
+    x         = to_sum(s, x);
     int64_t k = dim(s, x, 0), n = 1 + take(s, 9);
     kn_ref  i = param(s, KN_I32, &n, 1);
     i         = op2(s, KN_OP_MOD, i, kg_int(s->g, KN_I32, k));

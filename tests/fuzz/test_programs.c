@@ -1,5 +1,5 @@
-/* test_programs.c - programs out of bytes (soup.c), run by the interpreter at tensor level and after every stage, and as
- * machine code; what fails is made small and shown as a text program.
+/* test_programs.c - programs out of bytes (soup.c), run by the interpreter at tensor level and after every stage, and
+ * as machine code; what fails is made small and shown as a text program.
  *
  * `test_fuzz_programs [PROGRAMS [SEED]]` runs that many from that seed. Built with KN_LIBFUZZER, and clang's
  * -fsanitize=fuzzer, the bytes come from libFuzzer. */
@@ -125,7 +125,8 @@ static bool lower(trial *t, const char *target) {
                                             : (kn_array){calloc(1, bytes + 1), t->p.param[k].size, t->p.param[k].dtype};
     }
     ok = ok && kl_lower(&t->p, &run, &f) && (!target || run_code(t));
-    if (!ok && !t->why[0]) snprintf(t->why, sizeof t->why, "%s%s%.200s", target ? target : "", target ? ": " : "", f.text);
+    if (!ok && !t->why[0])
+        snprintf(t->why, sizeof t->why, "%s%s%.200s", target ? target : "", target ? ": " : "", f.text);
     for (size_t k = (size_t)t->c.nslots; k < t->p.nparam && k < SLOTS; k++) free(t->slot[k].data);
     kl_program_free(&t->p);
     return ok;
@@ -216,7 +217,7 @@ static int      programs = PROGRAMS;
 static uint64_t from     = 1;
 
 static void test_programs(void) {
-    uint64_t rng = from * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t rng = kn_threefry2x32(from, 0); /* far from the next seed's */
     int      bad = 0;
     double   start = kn_now();
     signal(SIGSEGV, crashed);

@@ -208,7 +208,8 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
             int    w = kx_chunk_width(c, &s, ch), k = 0;
             kn_ref x =
                 w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch));
-            if (w > 1 && kg_op(c->g, x) == KN_OP_CONST && fold) return kx_refuse(c, n, "of a constant"), 0;
+            if (w > 1 && kg_op(c->g, x) == KN_OP_CONST && fold) /* its lanes are combined with one another */
+                x = kx_node(c, KN_OP_CAST, kx_lane_dtype(c, dt), w, &x, 1);
             while (k < nacc && width[k] != w) k++;
             if (k == nacc)
                 width[nacc] = w, acc[nacc++] = x;
