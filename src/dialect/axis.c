@@ -56,7 +56,7 @@ bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *
         break;
     case KN_OP_RESHAPE: p->axis = (int16_t)reshaped_axis(from, p->shape, p->axis); break;
     case KN_OP_REDUCE: case KN_OP_REPLICATED:
-        for (int i = nd->op == KN_OP_REDUCE; i < w[-1]; i++)
+        for (int i = nd->op == KN_OP_REDUCE ? KN_REDUCE_WORDS : 0; i < w[-1]; i++)
             if (w[i] == p->axis) {
                 p->axis = -1;
                 break;

@@ -87,7 +87,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
         for (int i = 0; i < all; i++) {
             int  type = (int)kg_field(g, open[i], KN_F_RANGE_type), place = ko_place(s, open[i]);
             bool lane = ko_is_lane(type), sum = type == KN_AXIS_REDUCE || type == KN_AXIS_UNROLL;
-            bool inside = o->axis >= 0 ? lane || place > o->axis : sum || type == KN_AXIS_UPCAST;
+            bool inside = lane || (o->axis >= 0 ? place > o->axis : sum);
             if (place < 0 || lane != (pass == 1)) continue;
             if (type == KN_AXIS_THREAD && inside) return 0;
             sums |= sum || type == KN_AXIS_GROUP_REDUCE;
@@ -126,7 +126,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
         if (i == n - 1 && n > 1 && o->more >= size) size = o->more;
         else if (i == n - 1 && n > 1 && !o->more && !lanes) size = pitch_of(size, item);
     }
-    if (size > KN_STAGE_BYTES / item) return 0;
+    if (size < 1 || size > KN_STAGE_BYTES / item) return 0;
     if (!made) {
         ko_copy c = {.source = kg_substitute(g, value, in, fresh, n), .n = n};
         memcpy(c.fresh, fresh, (size_t)n * sizeof *fresh);
