@@ -118,7 +118,7 @@ static bool lower(trial *t, const char *target) {
     t->target = target;
     kl_program_init(&t->p, NULL);
     bool ok = kl_program_from(&t->p, t->c.g, t->c.root, t->out, CORPUS_MAX, &nout, &f) && t->p.nparam <= SLOTS &&
-              kt_find(target, &t->p.target, &f);
+              kt_find(target ? target : "c", &t->p.target, &f);
     for (size_t k = 0; k < t->p.nparam && k < SLOTS; k++) {
         size_t bytes = (size_t)t->p.param[k].size * (size_t)kn_dsize(t->p.param[k].dtype);
         t->slot[k]   = (int)k < t->c.nslots ? t->c.slot[k]

@@ -153,7 +153,7 @@ static void lower_program(const corpus_program *cp, void *user) {
         q->slot[k]   = (int)k < q->c.nslots ? q->c.slot[k]
                                             : (kn_array){calloc(1, bytes + 1), q->p.param[k].size, q->p.param[k].dtype};
     }
-    if (!kt_find(s->target, &q->p.target, &f)) goto fault;
+    if (!kt_find(s->target ? s->target : "c", &q->p.target, &f)) goto fault;
     watch       w     = {s, q};
     kl_run      run   = {.seen = after_stage, .user = &w};
     kn_opt      opts[KN_MAX_OPTS];
