@@ -422,7 +422,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         if (dt == KN_INDEX && (op == KN_OP_LOAD || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;
         most  = KN_MAX(most, dt == KN_INDEX ? 4 : ct_value_size(c, dt));
-        if (kn_is_float(dt) && kn_dsize(dt) == 1) most = bytes; /* f8 is converted by calls, one by one */
+        if (kn_is_float(dt) && kn_dsize(dt) == 1) most = KN_MAX(bytes, most); /* f8 is converted by calls, one by one */
         least = KN_MIN(least, dt == KN_INDEX ? 4 : kn_dsize(dt));
     }
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {
