@@ -3,6 +3,7 @@
 
 #include "dialect/eval.h"
 #include "dialect/fill.h"
+#include "dialect/tree.h"
 #include "format/npy.h"
 #include "runtime/program.h"
 
@@ -289,7 +290,7 @@ static bool run_program(eval_job *j) {
 
 static bool run_job(eval_job *j, const char *text, size_t len) {
     cli *c = j->c;
-    if (!(j->root = kg_parse(j->g, text, len, &c->fault)) || !find_slots(j) || !fill_inputs(j)) return false;
+    if (!(j->root = kg_parse_any(j->g, text, len, &c->fault)) || !find_slots(j) || !fill_inputs(j)) return false;
     int  room = kg_op(j->g, j->root) == KN_OP_TUPLE ? (int)kg_nsrc(j->g, j->root) : MOST_SLOTS;
     bool ok   = false;
     j->values = kn_zalloc(NULL, (size_t)(room + 1) * sizeof *j->values);

@@ -1,6 +1,7 @@
 /* ir.c - `koine ir`: reads a program, takes it through the stages asked for, checks and prints it. */
 #define _POSIX_C_SOURCE 200809L
 #include "ir.h"
+#include "dialect/tree.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -59,7 +60,7 @@ static bool stage_seen(const kn_graph *g, kn_ref root, int *stage, kn_fault *f) 
 static bool run_ir(ir_job *j, kn_graph *g, const char *text, size_t len) {
     kn_fault *f     = &j->c->fault;
     if (!ir_why_begin(j, g)) return kn_oom(f);
-    kn_ref    root  = kg_parse(g, text, len, f);
+    kn_ref    root  = kg_parse_any(g, text, len, f);
     bool      given = j->stage >= 0;
     if (!root) return false;
     j->nodes = kg_count(g) - 1;
@@ -119,8 +120,13 @@ static int read_job(ir_job *j, kn_opt *opts) {
     j->stage = stage_option(c, "stage", false);
     j->after = stage_option(c, "after", true);
     j->stop  = stage_option(c, "stop-after", true);
-    const char *graph = cli_value(c, "graph", 0);
+    const char *graph = cli_value(c, "graph", 0), *dialect = cli_value(c, "dialect", 0);
     j->graph          = graph != NULL;
+    j->bestiary       = dialect && !strcmp(dialect, "bestiary");
+    if (dialect && !j->bestiary && strcmp(dialect, "koine") != 0)
+        return cli_usage(c, "--dialect is koine or bestiary, not '%s'", dialect);
+    if (j->bestiary && (j->diff || j->provenance || j->why_node))
+        return cli_usage(c, "--diff, --why and --provenance speak of lines: they want --dialect koine");
     if (graph && strcmp(graph, "dot") != 0) return cli_usage(c, "--graph is dot, not '%s'", graph);
     if (j->graph + j->diff + j->explain + (j->why_node != NULL) > 1)
         return cli_usage(c, "--graph, --diff, --why and --explain are printed in place of the program: choose one");

@@ -15,6 +15,7 @@ typedef struct ir_job {
     int      after, stop; /* -1: not given; after ANY: all of them */
     int      stage;       /* the stage the program read is at */
     bool     json, time, count, diff, provenance, graph, colour, explain;
+    bool     bestiary;    /* programs are printed as the bestiary writes them */
     kn_machine  machine;
     const char *why_node;  /* NULL: --why is not given */
     const char *text;      /* the program read */

@@ -1,5 +1,6 @@
 /* ir_show.c - what `koine ir` prints: a stage's program or source, and the JSON object. */
 #include "ir.h"
+#include "dialect/tree.h"
 
 #include <string.h>
 
@@ -37,6 +38,8 @@ bool ir_show_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_faul
         kn_str_putf(&j->out, "# after %s\n", kn_stage_names[stage]);
     if (stage == KN_STAGE_RENDER && j->stage < KN_STAGE_RENDER)
         show_source(g, root, &j->out);
+    else if (j->bestiary)
+        kg_print_tree(g, root, &j->out);
     else
         kg_print_why(g, root, &j->out);
     return j->out.failed ? kn_oom(f) : true;

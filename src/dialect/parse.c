@@ -244,11 +244,18 @@ static bool move_gate(kn_reader *r, kn_rd_frame *fr, kn_ref *gate) {
         }
         if (fr->op == KN_OP_STORE && first && n == 2) return kn_rd_push(r, at, 0);
         if (fr->op == KN_OP_STORE && i == fr->base + 1 && n >= 3) { /* (buffer, index, value, ranges...) */
-            kn_ref *s = r->src + fr->base;
-            s[0]      = kg_store(r->g, x, s[2], at);
+            kn_ref *s = r->src + fr->base, store[3] = {x, s[2], at};
+            if (n == 3) {
+                memcpy(s, store, sizeof store);
+                return true;
+            }
+            s[0] = kg_make_tag(r->g, fr->op, 0, fr->tag, fr->arg, store, 3);
             memmove(s + 1, s + 3, (n - 3) * sizeof *s);
+            memmove(r->gate + i, r->gate + i + 2, (n - 3) * sizeof *r->gate);
             r->src_n -= 2;
-            fr->op = n > 3 ? KN_OP_END : KN_OP_GROUP;
+            fr->op  = KN_OP_END;
+            fr->tag = 0;
+            fr->arg = 0;
             return true;
         }
         return kn_rd_fail(r, fr->at, KN_ERR_FORMAT, "a gated INDEX is read by LOAD or written by STORE, nothing else");

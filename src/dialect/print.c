@@ -3,13 +3,14 @@
  * Contract: kg_parse of what kg_print wrote makes the same graph, and printing that gives the same text. Every fact of
  * a node that its interning compares is in the text: op, tag, arg, sources, and of a CONST the dtype and the bits.
  * Needs nothing but the tables of ops.def and args.def. Failed allocations show as out->failed. */
+#include "dialect/print.h"
 #include "dialect/why.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static void print_text(const kn_graph *g, uint32_t id, kn_str *out) {
+void kn_print_text(const kn_graph *g, uint32_t id, kn_str *out) {
     size_t      len;
     const char *s = kg_str(g, id, &len);
     kn_str_puts(out, "\"");
@@ -45,20 +46,23 @@ static void print_float(double v, int dtype, kn_str *out) {
     kn_str_puts(out, t);
 }
 
-static void print_const(const kn_graph *g, kn_ref n, kn_str *out) {
+void kn_print_value(const kn_graph *g, kn_ref n, kn_str *out) {
     const kn_node *nd = kg_node(g, n);
     int            dt = nd->dtype;
-    if (dt == KN_BOOL) {
+    if (dt == KN_BOOL)
         kn_str_puts(out, nd->arg ? "true" : "false");
-        return;
-    }
-    if (kn_is_float(dt))
+    else if (kn_is_float(dt))
         print_float(kg_const_float(g, n), dt, out);
     else if (dt == KN_U64)
         kn_str_putf(out, "%" PRIu64, nd->arg);
     else
         kn_str_putf(out, "%" PRId64, (int64_t)nd->arg);
-    if (dt != KN_INDEX) kn_str_putf(out, ":%s", kn_dtypes[dt].name);
+}
+
+static void print_const(const kn_graph *g, kn_ref n, kn_str *out) {
+    int dt = kg_dtype(g, n);
+    kn_print_value(g, n, out);
+    if (dt != KN_INDEX && dt != KN_BOOL) kn_str_putf(out, ":%s", kn_dtypes[dt].name);
 }
 
 static void print_field(const kn_graph *g, const kn_field *f, int64_t v, kn_str *out) {
@@ -66,7 +70,7 @@ static void print_field(const kn_graph *g, const kn_field *f, int64_t v, kn_str 
     switch (f->type) {
     case 't': kn_str_puts(out, kn_dtypes[v].name); break;
     case 'a': kn_str_puts(out, kn_space_names[v]); break;
-    case 's': print_text(g, (uint32_t)v, out); break;
+    case 's': kn_print_text(g, (uint32_t)v, out); break;
     case 'o': kn_str_puts(out, kn_ops[v].name); break;
     case 'x': kn_str_puts(out, kn_axis_names[v]); break;
     case 'b': kn_str_puts(out, v ? "true" : "false"); break;
@@ -113,7 +117,7 @@ static void print_arg(const kn_graph *g, kn_ref n, kn_str *out) {
     case KN_ARG_STR:
         if (!nd->arg) break;
         kn_str_puts(out, " {");
-        print_text(g, (uint32_t)nd->arg, out);
+        kn_print_text(g, (uint32_t)nd->arg, out);
         kn_str_puts(out, "}");
         break;
     default: print_words(g, n, kn_ops[nd->op].arg, out); break;

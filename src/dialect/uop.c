@@ -116,6 +116,14 @@ int kn_range_start(int op) {
     }
 }
 
+bool kn_is_expandable(int op) {
+    switch (op) {
+    case KN_OP_BITCAST: case KN_OP_STACK: case KN_OP_INDEX: case KN_OP_LOAD: case KN_OP_STORE: case KN_OP_REDUCE:
+    case KN_OP_END: case KN_OP_AFTER: case KN_OP_BUFFERIZE: case KN_OP_WMMA: return true;
+    default: return kn_is_alu(op); /* CAST is one */
+    }
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 
 static uint32_t fold_hash(uint64_t h) {

@@ -129,6 +129,8 @@ static inline bool kn_is_movement(int op) { return kn_ops[op].cls == KN_CLS_MOVE
 bool kn_is_commutative(int op);
 /* Where an op's ranges start among its sources, -1 if it ends none (the bestiary's table). */
 int  kn_range_start(int op);
+/* Whether lanes of a source become lanes of the op (the other table: what UNROLL goes through). */
+bool kn_is_expandable(int op);
 
 /* ---- the graph ----------------------------------------------------------------------------------------------- */
 typedef struct kn_graph kn_graph;
