@@ -281,9 +281,7 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
     kl_conds  conds = {.n = 0};
     kl_limits limits;
     int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, n);
-    kn_scalar id = kn_identity(op, dt);
-    kn_ref    rest, value,
-        zero = kn_is_float(dt) ? kg_float(g, dt, id.f) : kg_make(g, KN_OP_CONST, dt, (uint64_t)id.i, NULL, 0);
+    kn_ref    rest, value, zero = kg_identity(g, op, dt);
     if (kg_is_prefix(g, n) || kg_nsrc(g, n) < 2 || kg_nsrc(g, n) > KN_MAX_RANK) return 0;
     if (op == KN_OP_ADD ? !split_gate(g, kg_at(g, n, 0), &conds, &rest)
                         : !split_identity(g, kg_at(g, n, 0), zero, &conds, &rest))

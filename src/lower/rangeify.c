@@ -31,10 +31,6 @@ static kn_ref read_slot(kl_fuse *z, int64_t slot, kn_ref flat, kn_ref gate) {
     return kg_load_gated(z->r, at, kg_int(z->r, kg_dtype(z->r, at), 0), gate);
 }
 
-static kn_ref const_of(kl_fuse *z, int dtype, kn_scalar v) {
-    return kn_is_float(dtype) ? kg_float(z->r, dtype, v.f) : kg_make(z->r, KN_OP_CONST, dtype, (uint64_t)v.i, NULL, 0);
-}
-
 static kn_ref build_bitcast(kl_fuse *z, const kl_use *u, kn_ref n, int dt) {
     static const uint8_t by_size[9] = {[1] = KN_U8, [2] = KN_U16, [4] = KN_U32, [8] = KN_U64};
     kn_graph *r    = z->r;
@@ -132,7 +128,7 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     case KN_OP_REDUCE: {
         if (kg_is_fold(z->g, n)) return build_fold(z, u, n);
         int rop = (int)kg_field(z->g, n, KN_F_REDUCE_op);
-        if (!u->src) return const_of(z, dt, kn_identity(rop, dt));
+        if (!u->src) return kg_identity(z->r, rop, dt);
         v[0] = z->use[u->src[0]].value;
         return u->nrange ? kg_reduce_ranges(z->r, v[0], rop, u->range, u->nrange) : v[0];
     }

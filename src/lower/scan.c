@@ -76,11 +76,10 @@ static bool growth_of(kn_graph *g, kn_ref reduce, uint32_t k, kn_ref i, kl_growt
 
 /* The prefix along `loop` that stands for the reduction; i is `turned` there. */
 static kn_ref as_prefix(kn_graph *g, kn_ref reduce, uint32_t k, const kl_growth *w, kn_ref loop, kn_ref turned) {
-    int       op  = (int)kg_field(g, reduce, KN_F_REDUCE_op), dt = kg_dtype(g, reduce);
+    int       op = (int)kg_field(g, reduce, KN_F_REDUCE_op);
     kn_ref    x   = kg_at(g, reduce, 0), r = kg_at(g, reduce, k), rest[KN_MAX_RANK];
     int       n   = 0;
-    kn_scalar id  = kn_identity(op, dt);
-    kn_ref    none = kn_is_float(dt) ? kg_float(g, dt, id.f) : kg_make(g, KN_OP_CONST, dt, (uint64_t)id.i, NULL, 0);
+    kn_ref    none = kg_identity(g, op, kg_dtype(g, reduce));
     if (!w->starts) { /* the first sum of all is empty: what would be its term does not exist */
         kn_ref there = kg_op2(g, KN_OP_CMPLT, kg_idx(g, 0), w->bound);
         if (!(x = kl_gate_loads(g, x, r, there))) return 0;

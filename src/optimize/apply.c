@@ -8,6 +8,17 @@
 
 enum { MAX_PARTS = 64 };
 
+/* The next combination of pieces; false behind the last. */
+static bool next_pieces(const unsigned *has, int *piece, int n) {
+    for (int k = 0; k < n; k++) {
+        do piece[k]++;
+        while (piece[k] < KO_PIECES && !(has[k] >> piece[k] & 1));
+        if (piece[k] < KO_PIECES) return true;
+        piece[k] = KO_MAIN;
+    }
+    return false;
+}
+
 /* ---- carried sums -------------------------------------------------------------------------------------------- */
 
 /* The sum's parts that run over the carried loop, and those that do not; range: that loop. */
@@ -37,14 +48,7 @@ static bool carried_parts(ko_state *s, kn_ref reduce, kn_ref *each, kn_ref *rest
         if (!x) return false;
         kn_ref *to = own ? each : rest;
         *to        = *to ? kg_op2(g, op, *to, x) : x;
-        int k = 0; /* the next combination of pieces */
-        for (; k < n; k++) {
-            do piece[k]++;
-            while (piece[k] < KO_PIECES && !(has[k] >> piece[k] & 1));
-            if (piece[k] < KO_PIECES) break;
-            piece[k] = KO_MAIN;
-        }
-        if (k == n) break;
+        if (!next_pieces(has, piece, n)) break;
     }
     *range = shared;
     return *each && shared;
@@ -182,14 +186,7 @@ static kn_ref apply_closer(ko_state *s, kn_ref closer, const int *origins, int n
         if (np == MAX_PARTS)
             return kn_fail(s->f, KN_ERR_ARG, "optimize: the pieces make more than %d copies of a loop", MAX_PARTS), 0;
         if (!(parts[np++] = apply_variant(s, closer, origins, n, piece, op))) return 0;
-        int k = 0;
-        for (; k < n; k++) {
-            do piece[k]++;
-            while (piece[k] < KO_PIECES && !(has[k] >> piece[k] & 1));
-            if (piece[k] < KO_PIECES) break;
-            piece[k] = KO_MAIN;
-        }
-        if (k == n) break;
+        if (!next_pieces(has, piece, n)) break;
     }
     if (op < 0) return np == 1 ? parts[0] : kg_list(g, KN_OP_GROUP, parts, np);
     kn_ref r = parts[0];
