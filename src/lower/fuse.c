@@ -193,6 +193,7 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
     bool           shared = false;
     *held                 = 1;
     for (int a = 0; a < rank; a++) staged[a] = false;
+    if (first < 0) return false;
     for (int u = first; u >= 0; u = z->use[u].next) {
         if (z->use[u].group != z->use[first].group || z->use[u].gate) return false;
         for (int a = 0; a < rank; a++)
