@@ -164,9 +164,10 @@ static bool fills_stage(const kn_graph *g, kn_ref end) {
     return kg_op(g, body) == KN_OP_STORE && kg_space(g, kg_at(g, body, 0)) == KN_LOCAL;
 }
 
-/* Lanes or rows of a tile would differ in the bound of a loop, or a prefix runs along the loop. */
+/* Lanes or rows of a tile would differ in the bound of a loop, or a prefix runs along the loop; or each would have a
+ * part of what is staged, and all the loops that fill and read it grow by the tile. */
 static bool stays_loop(const kn_nest *nest, int origin) {
-    bool bounds = nest->origin[origin].scanned;
+    bool bounds = nest->origin[origin].scanned || nest->origin[origin].staged;
     for (int o = 0; o < nest->norigin; o++) bounds |= nest->origin[o].on >> origin & 1;
     return bounds;
 }

@@ -281,8 +281,8 @@ static kn_ref gather(soup *s, kn_ref x) {
 
 static kn_ref other_type(soup *s, kn_ref x) {
     int dt = soup_types[take(s, KN_COUNT(soup_types))];
-    if (take(s, 5) == 0 && kn_dsize(dt) == kn_dsize(type_of(s, x)) && dt != KN_BOOL && type_of(s, x) != KN_BOOL &&
-        !kn_is_float(dt))
+    if (take(s, 5) == 0 && kn_dsize(dt) == kn_dsize(type_of(s, x)) && kn_is_int(type_of(s, x)) &&
+        kn_is_int(dt))
         return kg_bitcast(s->g, x, dt);
     return kg_cast(s->g, x, dt);
 }

@@ -84,7 +84,6 @@ static void test_options(void) {
     says(t, "options of kernel 0", "r_4096_1000");
     says(t, "> loop 1 of 1000", "SPLIT:1:32:UPCAST");
     says(t, "as it is", " - ");
-    says(t, "loop 0 of 4096", "SWAP:0:1");
     CHECK_STR(line_with(t, "> loop 0"), "");
     kn_str_free(&s);
     explain("%x = PARAM {slot=0} [17, 4]\n%i = RANGE {rank=1} 17\n"
