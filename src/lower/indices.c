@@ -22,22 +22,24 @@ kn_ref kl_dim(kl_fuse *z, int64_t dim) {
 }
 
 /* A product of dims, without the ones. */
-typedef struct stride {
+typedef struct kl_stride {
     int64_t fixed;
     kn_ref  some; /* the symbolic ones, 0: none */
-} stride;
+} kl_stride;
 
-static void stride_by(kl_fuse *z, stride *s, int64_t dim) {
+static void stride_by(kl_fuse *z, kl_stride *s, int64_t dim) {
     if (dim >= 0) s->fixed = kn_sat_mul(s->fixed, dim);
     else s->some = s->some ? kg_op2(z->r, KN_OP_MUL, s->some, kl_dim(z, dim)) : kl_dim(z, dim);
 }
 
-static kn_ref times_stride(kl_fuse *z, kn_ref a, stride s) {
+static kn_ref times_stride(kl_fuse *z, kn_ref a, kl_stride s) {
     return scale(z, s.some ? kg_op2(z->r, KN_OP_MUL, a, s.some) : a, s.fixed);
 }
 
-static bool is_one(stride s) { return s.fixed == 1 && !s.some; }
-static kn_ref stride_node(kl_fuse *z, stride s) { return s.some ? scale(z, s.some, s.fixed) : kg_idx(z->r, s.fixed); }
+static bool is_one(kl_stride s) { return s.fixed == 1 && !s.some; }
+static kn_ref stride_node(kl_fuse *z, kl_stride s) {
+    return s.some ? scale(z, s.some, s.fixed) : kg_idx(z->r, s.fixed);
+}
 
 /* ---- ranges -------------------------------------------------------------------------------------------------- */
 
@@ -113,7 +115,7 @@ bool kl_add_use(kl_fuse *z, kn_ref node, int group, const kn_ref *idx, kn_ref ga
 
 static kn_ref flat_index(kl_fuse *z, const kn_ref *idx, const int64_t *dims, int rank) {
     kn_ref sum = kg_idx(z->r, 0);
-    stride s   = {1, 0};
+    kl_stride s   = {1, 0};
     for (int i = rank; i-- > 0;) {
         if (dims[i] != 1) sum = add(z, sum, times_stride(z, idx[i], s));
         stride_by(z, &s, dims[i]);
@@ -155,7 +157,7 @@ static void reshape_indices(kl_fuse *z, const int64_t *from, int nfrom, const in
             continue;
         }
         kn_ref flat = kl_simplify(z, flat_index(z, idx + j0, to + j0, j - j0));
-        stride s    = {1, 0};
+        kl_stride s    = {1, 0};
         for (int k = i; k-- > i0;) {
             kn_ref q = is_one(s) ? flat : kg_op2(z->r, KN_OP_IDIV, flat, stride_node(z, s));
             out[k]   = k == i0 ? q : kg_op2(z->r, KN_OP_MOD, q, kl_dim(z, from[k]));

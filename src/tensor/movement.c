@@ -9,7 +9,7 @@
 kn_tensor *kn_reshape(kn_tensor *x, const kn_dim *dims, int rank) {
     kt_call    c;
     kn_ref     n;
-    kn_dim     user[KN_MAX_RANK];
+    kn_dim     user[KN_MAX_RANK] = {0};
     int64_t    d[KN_MAX_RANK];
     kn_factors have = {.fixed = 1}, known = have, rest;
     int        open = -1, xrank;
@@ -44,7 +44,7 @@ kn_tensor *kn_reshape(kn_tensor *x, const kn_dim *dims, int rank) {
 kn_tensor *kn_expand(kn_tensor *x, const kn_dim *dims, int rank) {
     kt_call c;
     kn_ref  n;
-    kn_dim  user[KN_MAX_RANK];
+    kn_dim  user[KN_MAX_RANK] = {0};
     int64_t d[KN_MAX_RANK], in[KN_MAX_RANK];
     char    a[KT_SHAPE_TEXT], b[KT_SHAPE_TEXT];
     if (!kt_begin(&c, "kn_expand", &x, 1, &n)) return kt_poison(&c);
