@@ -204,10 +204,10 @@ function(koine_variant name tests)
     -DCMAKE_BUILD_TYPE=Debug -DKOINE_DEBUG_VERIFY=ON -DKOINE_WERROR=ON ${ARGN})
   set_tests_properties(project.${name} PROPERTIES PROCESSORS 2)
 endfunction()
-koine_variant(asan "-LE full -E proofs|vectors|demo|options|shown|dtypes|accuracy" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined
+koine_variant(asan "-LE full -E proofs|vectors|demo|options|shown|dtypes|accuracy|fuzz|symbolic|assembler" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined
   ${_clang_sanitizes})
 # What trains, proves or compiles hundreds of kernels would take the hostile build an hour; the rest covers its code.
-koine_variant(hostile "-LE full -E ^(examples|cli)|proofs|stages|vectors|narrow|elementwise|shown|dtypes|accuracy" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON
+koine_variant(hostile "-LE full -E ^(examples|cli)|proofs|stages|vectors|narrow|elementwise|shown|dtypes|accuracy|fuzz|symbolic|options|^x86" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON
   -DKOINE_TEST_TIMEOUT=60)
 koine_variant(tsan "-LE full" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=thread ${_clang_sanitizes})
 set_tests_properties(project.tsan PROPERTIES LABELS full TIMEOUT 1500)
