@@ -202,6 +202,11 @@ void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
 int64_t kg_min(const kn_graph *g, kn_ref n) { return kg_prop(g, n)->min; }
 int64_t kg_max(const kn_graph *g, kn_ref n) { return kg_prop(g, n)->max; }
 
+bool kg_in_bounds(const kn_graph *g, kn_ref index) {
+    return kg_op(g, index) == KN_OP_INDEX && kg_nsrc(g, index) == 2 && kg_min(g, kg_at(g, index, 1)) >= 0 &&
+           kg_max(g, kg_at(g, index, 1)) < kg_numel(g, kg_at(g, index, 0));
+}
+
 /* ---- range sets ---------------------------------------------------------------------------------------------- */
 
 static const uint64_t *set_bits(const kn_set *s) { return s->words == 1 ? &s->u.one : s->u.many; }

@@ -217,6 +217,7 @@ int64_t        kg_most(const kn_graph *g, kn_ref n);
 /* Sound bounds of integers, bools and index; for floats and u64 beyond int64 the whole int64 range. */
 int64_t kg_min(const kn_graph *g, kn_ref n);
 int64_t kg_max(const kn_graph *g, kn_ref n);
+bool    kg_in_bounds(const kn_graph *g, kn_ref index); /* INDEX by one offset that is surely inside its storage */
 int     kg_space(const kn_graph *g, kn_ref n);    /* address space of the buffer a value lives in; KN_REG for values */
 uint32_t kg_device(const kn_graph *g, kn_ref n);  /* string id of the device, 0 = none */
 int     kg_axis(const kn_graph *g, kn_ref n);     /* sharding axis, -1 = none (axis.c) */

@@ -78,11 +78,6 @@ static kn_ref as_loop(kl_grow *e, kn_ref range) {
     return kg_make(e->g, KN_OP_RANGE, 0, kg_intern_words(e->g, w, KN_RANGE_WORDS), &bound, 1);
 }
 
-static bool surely_in_bounds(const kn_graph *g, kn_ref at) {
-    return kg_op(g, at) == KN_OP_INDEX && kg_nsrc(g, at) == 2 && kg_min(g, kg_at(g, at, 1)) >= 0 &&
-           kg_max(g, kg_at(g, at, 1)) < kg_numel(g, kg_at(g, at, 0));
-}
-
 /* Awaits effects, which have loops of their own: a stage that was filled, a sum. */
 static bool awaits_effect(const kn_graph *g, kn_ref n) {
     bool effect = false;
@@ -112,7 +107,7 @@ static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
         for (kn_ref l = 1; own && from && l < size && !again; l++) {
             kn_ref at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, src[3];
             if (!own[l] || kg_op(g, l) != KN_OP_LOAD || kg_op(g, at) != KN_OP_INDEX || kg_depends(g, l, loop)) continue;
-            if (surely_in_bounds(g, at)) continue;
+            if (kg_in_bounds(g, at)) continue;
             memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src);
             src[0] = kg_index(g, kg_after(g, kg_at(g, at, 0), &loop, 1), kg_src(g, at) + 1, (int)kg_nsrc(g, at) - 1);
             kn_ref now = kg_with_src(g, l, src, kg_nsrc(g, l));

@@ -26,8 +26,7 @@ static kn_ref slot_param(kl_fuse *z, int64_t slot) {
  * without it needs none. */
 static kn_ref read_slot(kl_fuse *z, int64_t slot, kn_ref flat, kn_ref gate) {
     kn_ref param = slot_param(z, slot), at = kg_index(z->r, param, &flat, 1);
-    if (!gate || !at || (kg_min(z->r, flat) >= 0 && kg_max(z->r, flat) < kg_numel(z->r, param)))
-        return kg_load(z->r, at);
+    if (!gate || !at || kg_in_bounds(z->r, at)) return kg_load(z->r, at);
     return kg_load_gated(z->r, at, kg_int(z->r, kg_dtype(z->r, at), 0), gate);
 }
 

@@ -16,8 +16,7 @@ typedef enum kn_opt_op {
     KN_OPT_STAGE,    /* panels of PARAM `arg` are copied to LOCAL memory in loop `axis`, in rows `more` apart */
     KN_OPT_CARRY,    /* the sums of reduce loop `axis` are kept in `target` and may outlive output loops inside it */
     KN_OPT_PREFETCH, /* loads of PARAM `arg` announce what they read `more` iterations later */
-    KN_OPT_STREAM,   /* stores to PARAM `arg` go past the caches */
-    KN_OPT_COUNT
+    KN_OPT_STREAM    /* stores to PARAM `arg` go past the caches */
 } kn_opt_op;
 
 typedef enum kn_tail { /* of a SPLIT whose factor leaves iterations over */

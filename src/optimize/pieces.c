@@ -193,11 +193,6 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
 
 /* ---- the body ------------------------------------------------------------------------------------------------ */
 
-static bool in_bounds(const kn_graph *g, kn_ref index) {
-    kn_ref p = kg_at(g, index, 0), i = kg_at(g, index, 1);
-    return kg_min(g, i) >= 0 && kg_max(g, i) < kg_numel(g, p);
-}
-
 /* The gates of the ranges that an access moves with. */
 static kn_ref gates_of(const ko_state *s, const ko_variant *v, const int *origins, int n, const kn_ref *gate,
                        kn_ref x) {
@@ -226,7 +221,7 @@ static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins
         if (op != KN_OP_LOAD && op != KN_OP_STORE) continue;
         kn_ref at = kg_at(g, l, 0), gate = gates_of(s, v, origins, nr, gates, l);
         if (!gate) continue;
-        if (kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && in_bounds(g, at))) continue;
+        if (kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && kg_in_bounds(g, at))) continue;
         kn_ref now[3] = {at, kg_nsrc(g, l) > 1 ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0),
                          both_gates(g, kg_nsrc(g, l) == 3 ? kg_at(g, l, 2) : 0, gate)};
         for (int j = 0; j < 3 && k; j++) now[j] = kg_substitute(g, now[j], from, to, k); /* accesses in its sources */

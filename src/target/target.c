@@ -1,4 +1,4 @@
-/* target.c - the targets of this build, by name. */
+/* target.c - the targets of this build, by name, and what they all ask of tiles. */
 #include "target/target.h"
 
 #include <string.h>
@@ -22,4 +22,26 @@ bool kt_find(const char *name, kt_choice *out, kn_fault *f) {
 #else
     return kn_fail(f, KN_ERR_DEVICE, "no target \"%s\": this build has c", name);
 #endif
+}
+
+int64_t kt_row_in(int srank, const int64_t *sdims, int drank, const int64_t *ddims, int64_t row) {
+    int64_t r = 0, stride = 1;
+    for (int i = drank - 2; i >= 0; i--) {
+        int64_t at = row % ddims[i];
+        row /= ddims[i];
+        int k = i - (drank - srank);
+        if (k < 0 || k > srank - 2) continue;
+        if (sdims[k] > 1) r += at * stride;
+        stride *= sdims[k];
+    }
+    return r;
+}
+
+bool kt_row_falls_on(int rank, const int64_t *sdims, const int64_t *ddims, int64_t from, int64_t row) {
+    for (int i = rank - 2; i >= 0; i--) {
+        if (ddims[i] > 1 && row % ddims[i] != from % sdims[i]) return false;
+        row /= ddims[i];
+        from /= sdims[i];
+    }
+    return true;
 }

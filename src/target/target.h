@@ -51,6 +51,11 @@ bool kt_find(const char *name, kt_choice *out, kn_fault *f);
 /* The target of a choice: the C target if none was made. */
 const kt_target *kt_of(const kt_choice *c);
 
+/* Rows of a tile are all its axes but the last, row-major. The row of s that broadcasts to a row of d. */
+int64_t kt_row_in(int srank, const int64_t *sdims, int drank, const int64_t *ddims, int64_t row);
+/* Does row `from` of s fall on `row` of d, which is s with some axes folded to 1? */
+bool    kt_row_falls_on(int rank, const int64_t *sdims, const int64_t *ddims, int64_t from, int64_t row);
+
 /* C source (target/c): what kernels of one translation unit share, types and helper functions. */
 void                   kt_c_preamble(kn_str *out);
 extern const kt_target kt_c;

@@ -1,31 +1,15 @@
 /* test_ir.c - koine ir: its options, each on a file and on stdin. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "cli/run.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char output[1 << 18];
-
-/* Runs `koine ir ARGS` in a shell, stdout and stderr together into `output`; the exit code. */
-static int koine_ir(const char *args) {
-    char line[2048];
-    snprintf(line, sizeof line, "%s/koine ir %s 2>&1", KN_TEST_BUILD, args);
-    FILE *p = popen(line, "r");
-    if (!p) return -1;
-    size_t n  = fread(output, 1, sizeof output - 1, p);
-    output[n] = 0;
-    int rc    = pclose(p);
-    return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
-}
-
 static void expect(const char *args, int code, const char *text) {
-    int got = koine_ir(args);
-    if (!CHECK_EQ(got, code) || !strstr(output, text)) {
-        fprintf(stderr, "koine ir %s\n", args);
-        CHECK_STR(output, text);
-    }
+    char line[2000];
+    snprintf(line, sizeof line, "ir %s", args);
+    expect_koine(line, code, text);
 }
 
 /* The same of a file and of stdin; the output is that of stdin. */

@@ -75,16 +75,7 @@ static int64_t cell_of(const kc_tile *t, int64_t row, int chunk) { return row * 
 
 /* The row of `s` that broadcasts to row `row` of `d`. */
 static int64_t row_in(const kc_tile *s, const kc_tile *d, int64_t row) {
-    int64_t r = 0, stride = 1;
-    for (int i = d->rank - 2; i >= 0; i--) {
-        int64_t at = row % d->dims[i];
-        row /= d->dims[i];
-        int k = i - (d->rank - s->rank);
-        if (k < 0 || k > s->rank - 2) continue;
-        if (s->dims[k] > 1) r += at * stride;
-        stride *= s->dims[k];
-    }
-    return r;
+    return kt_row_in(s->rank, s->dims, d->rank, d->dims, row);
 }
 
 static void pad(kc_out *c) {
@@ -136,6 +127,7 @@ static kc_text name_of(kc_out *c, kn_ref n, int64_t cell, int64_t ncell) {
 /* n as an operand of cell (row, chunk) of tile d: its cell, and whether that is a vector. */
 static kc_text operand(kc_out *c, kn_ref n, const kc_tile *d, int64_t row, int chunk, bool *vector) {
     kc_tile s;
+    *vector = false;
     if (!cut(c, n, &s)) return (kc_text){""};
     int ch  = s.lanes > 1 ? chunk : 0;
     *vector = s.width[ch] > 1;
@@ -413,15 +405,7 @@ static void render_reduce_lanes(kc_out *c, kn_ref n) {
                             zt.s, t, d.width[ch]);
             else kn_str_putf(c->s, "%s %s = %s;\n", t, self.s, zt.s);
             for (int64_t sr = 0; sr < s.rows; sr++) {
-                /* does source row sr fall on this row? compare the axes that are kept */
-                int64_t a = row, b = sr;
-                bool    mine = true;
-                for (int i = s.rank - 2; i >= 0; i--) {
-                    if (d.dims[i] > 1 && a % d.dims[i] != b % s.dims[i]) mine = false;
-                    a /= d.dims[i];
-                    b /= s.dims[i];
-                }
-                if (!mine) continue;
+                if (!kt_row_falls_on(s.rank, s.dims, d.dims, sr, row)) continue;
                 for (int sc = fold ? 0 : ch; sc < (fold ? s.nchunk : ch + 1); sc++) {
                     kc_text x    = name_of(c, src, cell_of(&s, sr, sc), s.rows * s.nchunk);
                     bool    lane = fold && s.width[sc] > 1;

@@ -52,16 +52,7 @@ static int ct_chunk_of(const kx_cut *c, const kx_tile *t, int64_t lane) {
 }
 
 int64_t kx_row_in(const kx_tile *s, const kx_tile *d, int64_t row) {
-    int64_t r = 0, stride = 1;
-    for (int i = d->rank - 2; i >= 0; i--) {
-        int64_t at = row % d->dims[i];
-        row /= d->dims[i];
-        int k = i - (d->rank - s->rank);
-        if (k < 0 || k > s->rank - 2) continue;
-        if (s->dims[k] > 1) r += at * stride;
-        stride *= s->dims[k];
-    }
-    return r;
+    return kt_row_in(s->rank, s->dims, d->rank, d->dims, row);
 }
 
 int64_t kx_element_in(const kx_tile *s, const kx_tile *d, int64_t row, int64_t lane) {
@@ -162,12 +153,7 @@ static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t ro
 
 /* Source row sr of a REDUCE falls on row `row` of the result. */
 static bool ct_falls_on(const kx_tile *s, const kx_tile *d, int64_t sr, int64_t row) {
-    for (int i = s->rank - 2; i >= 0; i--) {
-        if (d->dims[i] > 1 && row % d->dims[i] != sr % s->dims[i]) return false;
-        row /= d->dims[i];
-        sr /= s->dims[i];
-    }
-    return true;
+    return kt_row_falls_on(s->rank, s->dims, d->dims, sr, row);
 }
 
 /* Lanes folded into one: registers of all lanes first, then halves. */

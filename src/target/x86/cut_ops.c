@@ -92,7 +92,7 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
-    int64_t w[KN_INS_WORDS] = {0, op, dtype, lanes};
+    int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
 }
 
