@@ -142,6 +142,13 @@ kn_ref kg_index(kn_graph *g, kn_ref x, const kn_ref *idx, int nidx) {
     return with_tail(g, KN_OP_INDEX, 0, x, idx, nidx);
 }
 
+kn_ref kg_gate_access(kn_graph *g, kn_ref access, kn_ref gate) {
+    uint32_t n   = kg_nsrc(g, access);
+    kn_ref   own = n == 3 ? kg_op2(g, KN_OP_AND, kg_at(g, access, 2), gate) : gate;
+    kn_ref   alt = n > 1 ? kg_at(g, access, 1) : kg_int(g, kg_dtype(g, access), 0);
+    return kg_with_src(g, access, (kn_ref[]){kg_at(g, access, 0), alt, own}, 3);
+}
+
 kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space) {
     int64_t w[KN_LOAD_WORDS] = {device, space};
     return make_words(g, KN_OP_LOAD, w, KN_LOAD_WORDS, &x, 1);

@@ -195,6 +195,8 @@ kn_ref kg_iota(kn_graph *g, int64_t n, int64_t id, int type, int rank, int axis)
 kn_ref kg_index(kn_graph *g, kn_ref x, const kn_ref *idx, int nidx);
 kn_ref kg_load(kn_graph *g, kn_ref x);                      /* a memory read */
 kn_ref kg_load_gated(kn_graph *g, kn_ref x, kn_ref alt, kn_ref gate);
+/* The LOAD or STORE where the gate holds as well; else it does not happen, and a load that had no gate gives 0. */
+kn_ref kg_gate_access(kn_graph *g, kn_ref access, kn_ref gate);
 kn_ref kg_load_to(kn_graph *g, kn_ref x, uint32_t device, int space); /* copy / contiguous: space KN_GLOBAL */
 kn_ref kg_store(kn_graph *g, kn_ref target, kn_ref value, kn_ref gate /* or 0 */);
 kn_ref kg_after(kn_graph *g, kn_ref x, const kn_ref *deps, int n);
@@ -287,6 +289,10 @@ kn_ref kg_reduce_replace(kn_graph *g, kn_ref root, kn_ref reduce, kn_ref by);
 bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count);
 /* A copy of root in which each from[i] is replaced by to[i] (and what stands below from[i] is not visited). */
 kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n);
+/* root with every node below it, sources first, replaced by what edit() returns (0: it failed) for the node as it was
+ * and as it is over its new sources. */
+typedef kn_ref (*kg_edit_fn)(void *user, kn_graph *g, kn_ref was, kn_ref now);
+kn_ref kg_edit(kn_graph *g, kn_ref root, kg_edit_fn edit, void *user);
 /* root and all below it copied into `to`; 0 on failure. */
 kn_ref kg_copy(kn_graph *to, const kn_graph *from, kn_ref root);
 

@@ -34,8 +34,9 @@ bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order
     return true;
 }
 
-/* Rebuild `order` (ascending) in `to` under map; entries of map already set are kept. */
-static kn_ref rebuild(kn_graph *to, const kn_graph *from, const kn_ref *order, uint32_t n, kn_ref *map) {
+/* Rebuild `order` (ascending) in `to` under map; entries of map already set are kept. edit: see kg_edit, or NULL. */
+static kn_ref rebuild(kn_graph *to, const kn_graph *from, const kn_ref *order, uint32_t n, kn_ref *map,
+                      kg_edit_fn edit, void *user) {
     kn_ref  few[32], *src = few, r = 0;
     size_t  cap = KN_COUNT(few);
     kn_ref *big = NULL;
@@ -62,8 +63,9 @@ static kn_ref rebuild(kn_graph *to, const kn_graph *from, const kn_ref *order, u
             src[j] = map[old[j]];
             same   = same && src[j] == old[j];
         }
-        map[id] = r = same ? id : to == from ? kg_with_src(to, id, src, k) : kg_import(to, from, id, src, k);
-        if (!r) break;
+        r = same ? id : to == from ? kg_with_src(to, id, src, k) : kg_import(to, from, id, src, k);
+        if (r && edit) r = edit(user, to, id, r);
+        if (!(map[id] = r)) break;
     }
     kn_free(to->alloc, big, big_cap * sizeof *big);
     return r;
@@ -93,7 +95,7 @@ kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref 
     uint32_t at = 0;
     for (kn_ref id = 1; id <= root; id++)
         if (mark[id]) order[at++] = id;
-    r = rebuild(g, g, order, count, map);
+    r = rebuild(g, g, order, count, map, NULL, NULL);
     goto done;
 oom:
     kn_oom(&g->fault);
@@ -104,15 +106,20 @@ done:
     return r;
 }
 
-kn_ref kg_copy(kn_graph *to, const kn_graph *from, kn_ref root) {
+/* All below root again, in `to`. */
+static kn_ref again(kn_graph *to, const kn_graph *from, kn_ref root, kg_edit_fn edit, void *user) {
     kn_ref  *order, r = 0;
     uint32_t count;
     if (!root) return 0;
     if (!kg_reach(from, &root, 1, &order, &count)) return kn_oom(&to->fault), 0;
     kn_ref *map = kn_zalloc(to->alloc, ((size_t)root + 1) * sizeof *map);
-    if (map) r = rebuild(to, from, order, count, map);
+    if (map) r = rebuild(to, from, order, count, map, edit, user);
     else kn_oom(&to->fault);
     kn_free(to->alloc, map, ((size_t)root + 1) * sizeof *map);
     kn_free(from->alloc, order, count * sizeof *order);
     return r;
 }
+
+kn_ref kg_copy(kn_graph *to, const kn_graph *from, kn_ref root) { return again(to, from, root, NULL, NULL); }
+
+kn_ref kg_edit(kn_graph *g, kn_ref root, kg_edit_fn edit, void *user) { return again(g, g, root, edit, user); }

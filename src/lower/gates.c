@@ -121,31 +121,15 @@ static kn_ref conjunction(kn_graph *g, const kl_conds *conds, int without) {
     return all;
 }
 
-/* Loads in x that depend on r, gated by `gate`. */
+typedef struct kl_gating { kn_ref r, gate; } kl_gating;
+
+static kn_ref gate_load(void *user, kn_graph *g, kn_ref was, kn_ref now) {
+    const kl_gating *by = user;
+    return kg_op(g, was) == KN_OP_LOAD && kg_depends(g, was, by->r) ? kg_gate_access(g, now, by->gate) : now;
+}
+
 kn_ref kl_gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate) {
-    kn_ref  *order, *from = NULL, *to = NULL;
-    uint32_t n;
-    size_t   fc = 0, tc = 0;
-    int      k = 0;
-    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(kg_fault(g)), 0;
-    for (uint32_t i = 0; i < n && x; i++) {
-        kn_ref l = order[i];
-        if (kg_op(g, l) != KN_OP_LOAD || !kg_depends(g, l, r)) continue;
-        kn_ref at = kg_at(g, l, 0), own = kg_nsrc(g, l) == 3 ? kg_at(g, l, 2) : 0;
-        if (!KN_GROW(kg_alloc(g), from, fc, (size_t)k + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)k + 1)) {
-            kn_oom(kg_fault(g));
-            x = 0;
-            break;
-        }
-        from[k] = l;
-        to[k++] = kg_load_gated(g, at, own ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0),
-                                own ? kg_op2(g, KN_OP_AND, own, gate) : gate);
-    }
-    if (x && k) x = kg_substitute(g, x, from, to, k);
-    kn_free(kg_alloc(g), from, fc * sizeof *from);
-    kn_free(kg_alloc(g), to, tc * sizeof *to);
-    kn_free(kg_alloc(g), order, n * sizeof *order);
-    return x;
+    return kg_edit(g, x, gate_load, &(kl_gating){r, gate});
 }
 
 typedef struct kl_limits { /* lo <= r < hi, as values; 0: no such limit */
@@ -242,31 +226,25 @@ static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, kl_
     return met->n > 0;
 }
 
-/* x where the conditions hold anyway: loads in it need not look at them. */
-static kn_ref drop_gates(kn_graph *g, kn_ref x, const kl_conds *met) {
-    kn_ref  *order;
-    uint32_t n;
-    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(kg_fault(g)), 0;
-    for (uint32_t i = 0; i < n && x; i++) {
-        kl_conds own = {.n = 0};
-        kn_ref   l   = order[i];
-        int      was;
-        if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 3 || !collect(g, kg_at(g, l, 2), &own)) continue;
-        was = own.n;
-        for (int k = own.n; k-- > 0;)
-            for (int m = 0; m < met->n; m++)
-                if (own.c[k] == met->c[m]) {
-                    own.c[k] = own.c[--own.n];
-                    break;
-                }
-        if (own.n == was) continue;
-        kn_ref all = conjunction(g, &own, -1), at = kg_at(g, l, 0);
-        kn_ref now = all ? kg_load_gated(g, at, kg_at(g, l, 1), all) : kg_load(g, at);
-        x          = now ? kg_substitute(g, x, &l, &now, 1) : 0;
-    }
-    kn_free(kg_alloc(g), order, n * sizeof *order);
-    return x;
+static kn_ref drop_gate(void *user, kn_graph *g, kn_ref was, kn_ref now) {
+    const kl_conds *met = user;
+    kl_conds        own = {.n = 0};
+    (void)was;
+    if (kg_op(g, now) != KN_OP_LOAD || kg_nsrc(g, now) != 3 || !collect(g, kg_at(g, now, 2), &own)) return now;
+    int all = own.n;
+    for (int k = own.n; k-- > 0;)
+        for (int m = 0; m < met->n; m++)
+            if (own.c[k] == met->c[m]) {
+                own.c[k] = own.c[--own.n];
+                break;
+            }
+    if (own.n == all) return now;
+    kn_ref left = conjunction(g, &own, -1);
+    return left ? kg_load_gated(g, kg_at(g, now, 0), kg_at(g, now, 1), left) : kg_load(g, kg_at(g, now, 0));
 }
+
+/* x where the conditions hold anyway: loads in it need not look at them. */
+static kn_ref drop_gates(kn_graph *g, kn_ref x, kl_conds *met) { return kg_edit(g, x, drop_gate, met); }
 
 /* The same for other ops: x is their identity unless the conjunction holds. */
 static bool split_identity(kn_graph *g, kn_ref x, kn_ref none, kl_conds *conds, kn_ref *rest) {

@@ -206,38 +206,27 @@ static kn_ref gates_of(const ko_state *s, const ko_variant *v, const int *origin
     return all;
 }
 
+typedef struct ko_gating {
+    const ko_state   *s;
+    const ko_variant *v;
+    const int        *origins;
+    int               n;
+    const kn_ref     *gates;
+} ko_gating;
+
+static kn_ref gate_piece(void *user, kn_graph *g, kn_ref was, kn_ref now) {
+    const ko_gating *by = user;
+    int              op = kg_op(g, was);
+    if (op != KN_OP_LOAD && op != KN_OP_STORE) return now;
+    kn_ref at = kg_at(g, was, 0), gate = gates_of(by->s, by->v, by->origins, by->n, by->gates, was);
+    if (!gate || kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && kg_in_bounds(g, at))) return now;
+    return kg_gate_access(g, now, gate);
+}
+
 /* Where a gate is false: loads that could leave their buffer do not happen, nor do stores. */
-static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins, int nr, const kn_ref *gates,
+static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins, int n, const kn_ref *gates,
                             kn_ref x) {
-    kn_graph *g = s->g;
-    kn_ref   *order, *from = NULL, *to = NULL;
-    uint32_t  n;
-    size_t    fc = 0, tc = 0;
-    int       k = 0;
-    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(s->f), 0;
-    for (uint32_t i = 0; i < n && x; i++) {
-        kn_ref l  = order[i];
-        int    op = kg_op(g, l);
-        if (op != KN_OP_LOAD && op != KN_OP_STORE) continue;
-        kn_ref at = kg_at(g, l, 0), gate = gates_of(s, v, origins, nr, gates, l);
-        if (!gate) continue;
-        if (kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && kg_in_bounds(g, at))) continue;
-        kn_ref now[3] = {at, kg_nsrc(g, l) > 1 ? kg_at(g, l, 1) : kg_int(g, kg_dtype(g, l), 0),
-                         both_gates(g, kg_nsrc(g, l) == 3 ? kg_at(g, l, 2) : 0, gate)};
-        for (int j = 0; j < 3 && k; j++) now[j] = kg_substitute(g, now[j], from, to, k); /* accesses in its sources */
-        if (!KN_GROW(kg_alloc(g), from, fc, (size_t)k + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)k + 1)) {
-            kn_oom(s->f);
-            x = 0;
-            break;
-        }
-        from[k] = l;
-        to[k++] = kg_with_src(g, l, now, 3);
-    }
-    if (x && k) x = kg_substitute(g, x, from, to, k);
-    kn_free(kg_alloc(g), from, fc * sizeof *from);
-    kn_free(kg_alloc(g), to, tc * sizeof *to);
-    kn_free(kg_alloc(g), order, n * sizeof *order);
-    return x;
+    return kg_edit(s->g, x, gate_piece, &(ko_gating){s, v, origins, n, gates});
 }
 
 /* A prefix along a range that fell into parts: what stands before the piece, the blocks before this one, and the prefix
@@ -371,39 +360,26 @@ static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_v
     return ok;
 }
 
-/* Addresses in the larger buffers: each lane in its part. */
-static kn_ref in_rooms(ko_state *s, kn_ref x, const ko_room *room, int n) {
-    kn_graph *g = s->g;
-    kn_ref   *order, *from = NULL, *to = NULL;
-    uint32_t  count;
-    size_t    fc = 0, tc = 0;
-    int       k = 0;
-    if (!n || !x) return x;
-    if (!kg_reach(g, &x, 1, &order, &count)) return kn_oom(s->f), 0;
-    for (uint32_t i = 0; i < count && x; i++) {
-        kn_ref at = order[i], b;
-        if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2 || kg_space(g, at) != KN_LOCAL) continue;
-        for (b = kg_at(g, at, 0); kg_op(g, b) != KN_OP_BUFFER;) b = kg_at(g, b, 0);
-        for (int r = 0; r < n; r++) {
-            if (room[r].now != b) continue;
-            if (!KN_GROW(kg_alloc(g), from, fc, (size_t)k + 1) || !KN_GROW(kg_alloc(g), to, tc, (size_t)k + 1)) {
-                kn_oom(s->f);
-                x = 0;
-                break;
-            }
-            kn_ref where = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, room[r].lane, kg_idx(g, room[r].size)),
-                                  kg_at(g, at, 1)),
-                   src   = kg_at(g, at, 0);
-            if (k) where = kg_substitute(g, where, from, to, k), src = kg_substitute(g, src, from, to, k);
-            from[k] = at;
-            to[k++] = kg_index(g, src, &where, 1);
-        }
+typedef struct ko_rooms { const ko_room *room; int n; } ko_rooms;
+
+static kn_ref in_room(void *user, kn_graph *g, kn_ref was, kn_ref now) {
+    const ko_rooms *all = user;
+    kn_ref          b   = now;
+    (void)was;
+    if (kg_op(g, now) != KN_OP_INDEX || kg_nsrc(g, now) != 2 || kg_space(g, now) != KN_LOCAL) return now;
+    while (kg_op(g, b) != KN_OP_BUFFER) b = kg_at(g, b, 0);
+    for (int r = 0; r < all->n; r++) {
+        const ko_room *room = &all->room[r];
+        if (room->now != b) continue;
+        kn_ref start = kg_op2(g, KN_OP_MUL, room->lane, kg_idx(g, room->size));
+        return kg_index(g, kg_at(g, now, 0), (kn_ref[]){kg_op2(g, KN_OP_ADD, start, kg_at(g, now, 1))}, 1);
     }
-    if (x && k) x = kg_substitute(g, x, from, to, k);
-    kn_free(kg_alloc(g), from, fc * sizeof *from);
-    kn_free(kg_alloc(g), to, tc * sizeof *to);
-    kn_free(kg_alloc(g), order, count * sizeof *order);
-    return x;
+    return now;
+}
+
+/* Addresses in the larger buffers: each lane in its part. */
+static kn_ref in_rooms(kn_graph *g, kn_ref x, const ko_room *room, int n) {
+    return n ? kg_edit(g, x, in_room, &(ko_rooms){room, n}) : x;
 }
 
 kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op) {
@@ -412,7 +388,7 @@ kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko
     int     nroom;
     if (!own_stages(s, origins, n, body, v, room, &nroom)) return 0;
     if (op < 0 && !own_prefixes(s, closer, origins, n, v, body)) return 0; /* over the stages' new buffers */
-    kn_ref x = in_rooms(s, kg_substitute(g, body, v->from, v->to, v->nsub), room, nroom);
+    kn_ref x = in_rooms(g, kg_substitute(g, body, v->from, v->to, v->nsub), room, nroom);
     kn_ref gate = 0;
     for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
     if (!x || !gate) return x;
