@@ -1,12 +1,10 @@
 /* apply.c - the edited nest becomes the graph: one substitution a closer, outermost first.
  *
  * Takes: a kernel and its nest. Gives: the kernel with every range cut, typed and ordered as the nest says (pieces.c),
- * carried sums in memory, and panels, prefetches and streams (stage.c). */
+ * loops shared among its pieces (siblings.c), carried sums in memory, and panels, prefetches and streams (stage.c). */
 #include "optimize/apply.h"
 
 #include <string.h>
-
-enum { MAX_PARTS = 64 };
 
 /* The next combination of pieces; false behind the last. */
 static bool next_pieces(const unsigned *has, int *piece, int n) {
@@ -161,37 +159,66 @@ static kn_ref carried_in(const ko_state *s, const ko_variant *v, kn_ref body, kn
 
 /* ---- closers ------------------------------------------------------------------------------------------------- */
 
-static kn_ref apply_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, int op) {
-    kn_graph  *g = s->g;
+static kn_ref apply_sum(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece) {
+    kn_ref     loop[KN_MAX_NEST];
     ko_variant v;
-    kn_ref     loop[KN_MAX_NEST], reduce;
-    kn_carry   space = KN_CARRY_NONE;
     if (!ko_make_variant(s, closer, origins, n, piece, &v)) return 0;
-    kn_ref b = ko_variant_body(s, closer, origins, n, &v, kg_at(g, closer, 0), op);
-    if (!b) return 0;
-    if (op < 0 && (reduce = carried_in(s, &v, b, &space))) return carry_end(s, &v, b, reduce, space);
+    kn_ref b = ko_variant_body(s, closer, origins, n, &v, kg_at(s->g, closer, 0),
+                               (int)kg_field(s->g, closer, KN_F_REDUCE_op));
     for (int l = 0; l < v.nloop; l++) loop[l] = v.loop[l].range;
-    if (op < 0) return kg_end(g, b, loop, v.nloop);
-    return kg_reduce_again(g, closer, b, loop, v.nloop);
+    return b ? kg_reduce_again(s->g, closer, b, loop, v.nloop) : 0;
+}
+
+/* One more piece of an END; whole: sums that are carried past its loops make it a tree of their own. */
+static bool apply_end(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, bool whole,
+                      ko_part *part, int np) {
+    ko_part   *own = &part[np];
+    ko_variant v;
+    kn_ref     reduce;
+    kn_carry   space = KN_CARRY_NONE;
+    own->nloop       = 0;
+    if (!ko_make_variant(s, closer, origins, n, piece, &v)) return false;
+    if (!whole && !ko_share_loops(s, &v, piece, n, part, np)) return false;
+    own->body = ko_variant_body(s, closer, origins, n, &v, kg_at(s->g, closer, 0), -1);
+    if (!own->body) return false;
+    memcpy(own->piece, piece, (size_t)n * sizeof *piece);
+    if (whole && (reduce = carried_in(s, &v, own->body, &space)))
+        return (own->body = carry_end(s, &v, own->body, reduce, space)) != 0;
+    own->nloop = v.nloop;
+    for (int l = 0; l < v.nloop; l++) own->loop[l] = v.loop[l].range, own->place[l] = v.loop[l].place;
+    return true;
+}
+
+static bool carries(const kn_nest *nest) {
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->loop[l].carry) return true;
+    return false;
 }
 
 static kn_ref apply_closer(ko_state *s, kn_ref closer, const int *origins, int n) {
-    kn_graph *g  = s->g;
-    int       op = kg_op(g, closer) == KN_OP_REDUCE ? (int)kg_field(g, closer, KN_F_REDUCE_op) : -1;
+    kn_graph *g   = s->g;
+    bool      sum = kg_op(g, closer) == KN_OP_REDUCE, whole = carries(s->nest), ok = true;
     int       piece[KN_MAX_NEST] = {0}, np = 0;
     unsigned  has[KN_MAX_NEST];
-    kn_ref    parts[MAX_PARTS];
+    kn_ref    r = 0;
+    size_t    cap  = 0;
+    ko_part  *part = NULL;
     for (int k = 0; k < n; k++) has[k] = ko_pieces(s, closer, k, origins[k]);
-    for (;;) { /* the main part first */
-        if (np == MAX_PARTS)
-            return kn_fail(s->f, KN_ERR_ARG, "optimize: the pieces make more than %d copies of a loop", MAX_PARTS), 0;
-        if (!(parts[np++] = apply_variant(s, closer, origins, n, piece, op))) return 0;
-        if (!next_pieces(has, piece, n)) break;
-    }
-    if (op < 0) return np == 1 ? parts[0] : kg_list(g, KN_OP_GROUP, parts, np);
-    kn_ref r = parts[0];
-    for (int i = 1; i < np; i++) r = kg_reduce_join(g, closer, r, parts[i]);
-    return r;
+    do { /* the main part first */
+        if (np == KO_MAX_PARTS)
+            ok = kn_fail(s->f, KN_ERR_ARG, "optimize: the pieces make more than %d copies of a loop", KO_MAX_PARTS);
+        else if (!sum && !KN_GROW(kg_alloc(g), part, cap, (size_t)np + 1)) ok = kn_oom(s->f);
+        else if (!sum) ok = apply_end(s, closer, origins, n, piece, whole, part, np);
+        else {
+            kn_ref x = apply_sum(s, closer, origins, n, piece);
+            r        = x && r ? kg_reduce_join(g, closer, r, x) : x;
+            ok       = r != 0;
+        }
+        np++;
+    } while (ok && next_pieces(has, piece, n));
+    if (!sum && ok) r = ko_join_parts(g, part, np);
+    kn_free(kg_alloc(g), part, cap * sizeof *part);
+    return ok ? r : 0;
 }
 
 /* Does some value depend on both? */

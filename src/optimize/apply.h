@@ -1,4 +1,4 @@
-/* apply.h - inside the application of options: what apply.c, pieces.c and stage.c share. */
+/* apply.h - inside the application of options: what apply.c, pieces.c, siblings.c and stage.c share. */
 #ifndef KN_APPLY_H
 #define KN_APPLY_H
 
@@ -29,20 +29,33 @@ typedef struct ko_variant { /* one combination of pieces of a closer's ranges */
     struct {
         kn_ref  range;
         int     origin, place;
+        int     closed;            /* which of the closer's ranges it is of */
         int64_t stride;
         kn_carry carry;
     } loop[KN_MAX_NEST];           /* outermost first */
     int     nloop;
     kn_ref  base[KN_MAX_NEST];     /* per range of the closer: what its piece starts at */
     kn_ref  gate[KN_MAX_NEST];     /* per range: under which an iteration of it exists at all, 0: always */
-    bool    copy;                  /* not the main piece of every range */
+    bool    own[KN_MAX_NEST];      /* per range: no piece made before walks it in the same loops */
 } ko_variant;
+
+enum { KO_MAX_PARTS = 64 };
+
+typedef struct ko_part { /* a piece that was made */
+    kn_ref body, loop[KN_MAX_NEST]; /* outermost first */
+    int    place[KN_MAX_NEST], nloop;
+    int    piece[KN_MAX_NEST];      /* per range of the closer */
+} ko_part;
 
 /* Which pieces the closer's k-th range has, as a mask of 1 << KO_...; its bound is read from the graph. */
 unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin);
 bool     ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, ko_variant *v);
 /* body in the variant: ranges replaced, what does not exist left out (op: of the REDUCE, or -1 for an END). */
 kn_ref   ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op);
+
+/* siblings.c: loops that pieces of an END have in common. */
+bool   ko_share_loops(ko_state *s, ko_variant *v, const int *piece, int nrange, const ko_part *part, int np);
+kn_ref ko_join_parts(kn_graph *g, ko_part *part, int np);
 
 /* stage.c: panels, prefetches, streams. */
 kn_ref ko_apply_memory(ko_state *s, kn_ref sink, const kn_opt *o);

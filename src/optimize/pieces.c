@@ -182,11 +182,14 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         if (gate) v->gate[k] = kg_op2(g, KN_OP_CMPLT, sum, gate);
         if (gate && piece[k] == KO_MAIN && o->tail_kind == KN_TAIL_PAD)
             sum = kg_op2(g, KN_OP_MIN, sum, kg_op2(g, KN_OP_ADD, gate, kg_idx(g, -1)));
-        v->copy |= piece[k] != KO_MAIN;
+        v->own[k]        = piece[k] != KO_MAIN;
         v->base[k]       = base;
         v->from[v->nsub] = r;
         v->to[v->nsub++] = sum;
     }
+    for (int l = 0; l < v->nloop; l++)
+        for (int k = 0; k < n; k++)
+            if (origins[k] == v->loop[l].origin) v->loop[l].closed = k;
     kg_made_of(g, g, closer);
     return true;
 }
@@ -331,21 +334,22 @@ static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_v
     for (uint32_t i = 0; i < count && ok; i++) {
         kn_ref  st = order[i], lane = 0;
         int64_t lanes = 1;
-        bool    moves = false, known = false;
+        bool    moves = false, known = false, own = false;
         if (kg_op(g, st) != KN_OP_STORE || kg_space(g, kg_at(g, st, 0)) != KN_LOCAL) continue;
         kn_ref b = stored_in(g, st);
         for (int k = 0; k < n; k++) {
             kn_ref  r = v->from[k];
             int64_t more;
             if (!kg_depends(g, st, r) || kg_depends(g, kg_at(g, kg_at(g, st, 0), 1), r)) continue;
-            kn_ref own = lanes_of(s, v, origins[k], &more);
-            if (own) own = kg_op2(g, KN_OP_MUL, own, kg_idx(g, lanes));
-            lane = !own ? lane : lane ? kg_op2(g, KN_OP_ADD, lane, own) : own;
+            kn_ref part = lanes_of(s, v, origins[k], &more);
+            if (part) part = kg_op2(g, KN_OP_MUL, part, kg_idx(g, lanes));
+            lane = !part ? lane : lane ? kg_op2(g, KN_OP_ADD, lane, part) : part;
             lanes *= more;
             moves = true;
+            own |= v->own[k];
         }
         for (int k = 0; k < v->nsub; k++) known |= v->from[k] == b;
-        if (!moves || known || (!v->copy && !lane)) continue;
+        if (!moves || known || (!own && !lane)) continue;
         int64_t size = kg_numel(g, b), item = kn_dsize(kg_dtype(g, b)), all = 0;
         if (!kn_mul_ok(size, lanes, &all) || all > KN_STAGE_BYTES / item)
             ok = kn_fail(s->f, KN_ERR_ARG, "optimize: %lld lanes of what is staged do not fit LOCAL memory",

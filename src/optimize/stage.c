@@ -55,7 +55,7 @@ static int stage_order(const kn_opt *o, int place) {
 enum { MAX_COPIES = 32, MAX_DIMS = 32 };
 
 typedef struct ko_copy { /* made already: what stands in it, over which loops */
-    kn_ref source, fresh[MAX_DIMS], local, filled;
+    kn_ref source, fresh[MAX_DIMS], bound[MAX_DIMS], local, filled;
     int    n;
 } ko_copy;
 
@@ -69,18 +69,50 @@ static const ko_copy *find_copy(kn_graph *g, const ko_copies *all, kn_ref value,
     for (int i = 0; i < all->n; i++) {
         const ko_copy *c = &all->copy[i];
         bool           same = c->n == n;
-        for (int k = 0; k < n && same; k++) same = kg_at(g, c->fresh[k], 0) == kg_at(g, in[k], 0);
+        for (int k = 0; k < n && same; k++) same = c->bound[k] == kg_at(g, in[k], 0);
         if (same && kg_substitute(g, value, in, c->fresh, n) == c->source) return c;
     }
     return NULL;
 }
 
+/* The copy's own loops over in[0..n-1]: fresh[i], where bounds stand still what loop walks. A copy that ends in a loop,
+ * not in lanes, walks it in as many lanes as divide it. False: not over these loops, or a fault. */
+static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, ko_copy *c, kn_ref *loop, int *nloop) {
+    kn_graph *g     = s->g;
+    bool      lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
+    int       last  = 0;
+    *nloop          = 0;
+    for (int l = 0; l < s->nest->nloop; l++)
+        if (ko_is_lane(s->nest->loop[l].type)) last = KN_MAX(last, s->slot[l]);
+    for (int i = 0; i < n; i++) { /* outer ones first: bounds may be read from them */
+        kn_ref b = i ? kg_substitute(g, kg_at(g, in[i], 0), in, c->fresh, i) : kg_at(g, in[i], 0);
+        for (int k = i; k < n; k++)
+            if (!b || kg_depends(g, b, in[k])) return false; /* stored outside the loop its bound is read from */
+        int64_t size = kg_op(g, b) == KN_OP_CONST ? kg_const_int(g, b) : 0, wide = 1;
+        int     type = (int)kg_field(g, in[i], KN_F_RANGE_type), axis = (int)kg_field(g, in[i], KN_F_RANGE_axis);
+        type         = type == KN_AXIS_GROUP_REDUCE || type == KN_AXIS_UPCAST ? KN_AXIS_UPCAST : KN_AXIS_LOOP;
+        if (!lanes) type = KN_AXIS_LOOP;
+        while (!lanes && i == n - 1 && size && size % (2 * wide) == 0 && 2 * wide * item <= LINE) wide *= 2;
+        c->bound[i] = kg_at(g, in[i], 0);
+        kn_ref r    = c->fresh[i] = wide > 1 && wide == size ? kg_idx(g, 0)
+                                                             : ko_new_range(s, wide > 1 ? kg_idx(g, size / wide) : b,
+                                                                            type, axis, KN_MAX_NEST);
+        if (!r) return false;
+        if (kg_op(g, r) == KN_OP_RANGE) loop[(*nloop)++] = r;
+        if (wide == 1) continue;
+        kn_ref lane = loop[(*nloop)++] = ko_new_range(s, kg_idx(g, wide), KN_AXIS_UPCAST, last, KN_MAX_NEST);
+        c->fresh[i] = lane ? kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, r, kg_idx(g, wide)), lane) : 0;
+        if (!c->fresh[i]) return false;
+    }
+    return true;
+}
+
 /* value (a load, or something computed of it alone) read from a copy; 0: not there, or too large. */
 static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies *copies) {
     kn_graph *g = s->g;
-    kn_ref    open[MAX_DIMS], in[MAX_DIMS], fresh[MAX_DIMS], mine = kg_idx(g, 0), its = kg_idx(g, 0);
+    kn_ref    open[MAX_DIMS], in[MAX_DIMS], mine = kg_idx(g, 0), its = kg_idx(g, 0);
     int       all = kg_ranges(g, value, open, KN_COUNT(open)), n = 0, item = kn_dsize(kg_dtype(g, value));
-    bool      sums = false, lanes = false;
+    bool      sums = false;
     int64_t   size = 1;
     if (all > KN_COUNT(open)) return 0;
     for (int pass = 0; pass < 2; pass++) /* lanes last: they walk by one */
@@ -104,23 +136,15 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
             in[k - 1] = t;
         }
     const ko_copy *made = find_copy(g, copies, value, in, n);
-    for (int i = 0; i < n && !made; i++) { /* outer ones first: bounds may be read from them */
-        int64_t w[KN_RANGE_WORDS];
-        kn_ref  b = i ? kg_substitute(g, kg_at(g, in[i], 0), in, fresh, i) : kg_at(g, in[i], 0);
-        for (int k = i; k < n; k++)
-            if (b && kg_depends(g, b, in[k])) return 0; /* stored outside the loop its bound is read from */
-        memcpy(w, kg_words(g, in[i], NULL), sizeof w);
-        int type = (int)w[KN_F_RANGE_type];
-        type     = type == KN_AXIS_UPCAST ? type : type == KN_AXIS_GROUP_REDUCE ? KN_AXIS_UPCAST : KN_AXIS_LOOP;
-        fresh[i] = ko_new_range(s, b, type, (int)w[KN_F_RANGE_axis], KN_MAX_NEST);
-        if (!fresh[i]) return 0;
-        lanes = ko_is_lane(type);
-    }
-    if (made) lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
+    ko_copy        fill = {.n = n};
+    kn_ref         loop[MAX_DIMS + 1];
+    int            nloop = 0;
+    bool           lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
+    if (!made && !copy_loops(s, in, n, item, &fill, loop, &nloop)) return 0;
     for (int i = n; i-- > 0;) {
         int64_t extent = KN_MAX(kg_max(g, kg_at(g, in[i], 0)), 0);
         kn_ref  st = kg_idx(g, size);
-        if (!made) mine = kg_op2(g, KN_OP_ADD, mine, kg_op2(g, KN_OP_MUL, fresh[i], st));
+        if (!made) mine = kg_op2(g, KN_OP_ADD, mine, kg_op2(g, KN_OP_MUL, fill.fresh[i], st));
         its  = kg_op2(g, KN_OP_ADD, its, kg_op2(g, KN_OP_MUL, in[i], st));
         size = kn_sat_mul(size, extent);
         if (i == n - 1 && n > 1 && o->more >= size) size = o->more;
@@ -128,11 +152,11 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
     }
     if (size < 1 || size > KN_STAGE_BYTES / item) return 0;
     if (!made) {
-        ko_copy c = {.source = kg_substitute(g, value, in, fresh, n), .n = n};
-        memcpy(c.fresh, fresh, (size_t)n * sizeof *fresh);
-        c.local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, value), 0, KN_LOCAL);
-        c.filled = c.source ? kg_end(g, kg_store(g, kg_index(g, c.local, &mine, 1), c.source, 0), fresh, n) : 0;
-        copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)] = c; /* of many the last stands for those that follow */
+        fill.source = kg_substitute(g, value, in, fill.fresh, n);
+        fill.local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, value), 0, KN_LOCAL);
+        kn_ref put  = fill.source ? kg_store(g, kg_index(g, fill.local, &mine, 1), fill.source, 0) : 0;
+        if (!put || !(fill.filled = kg_end(g, put, loop, nloop))) return 0;
+        copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)] = fill; /* of many the last stands for those that follow */
         made = &copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)];
         if (copies->n < MAX_COPIES) copies->n++;
     }

@@ -144,6 +144,19 @@ static void test_scans(void) {
     counted = KN_STAGE_RANGEIFY;
 }
 
+/* Where columns leave a rest, what a row needs once is still computed once: its maximum and its sum. */
+static void test_tails(void) {
+    static const char softmax[] = "%%x = PARAM {slot=0} [%1$d, %2$d]\n"
+                                  "%%e = EXP2 (SUB %%x (REDUCE {op=MAX, axes=(1)} %%x))\n"
+                                  "%%1 = DIV %%e (REDUCE {op=ADD, axes=(1)} %%e)\n";
+    counted                     = KN_STAGE_OPTIMIZE;
+    for (int size = 0; size < 3; size++) {
+        static const int n[] = {64, 640, 6400};
+        CHECK_NEAR(steps_of(softmax, 8, n[size] + 5) / steps_of(softmax, 8, n[size]), 1, 0.35);
+    }
+    counted = KN_STAGE_RANGEIFY;
+}
+
 /* What a run counts of its stages: nodes hand over, firings add up, groups take time, a rule can be forbidden. */
 static void test_stage_counts(void) {
     static const char text[] = "%x = PARAM {slot=0} [6, 100]\n"
@@ -199,6 +212,7 @@ int main(void) {
     RUN(test_padding);
     RUN(test_arange);
     RUN(test_scans);
+    RUN(test_tails);
     RUN(test_stage_counts);
     return check_result();
 }
