@@ -157,7 +157,7 @@ static void journey_rules(FILE *out, const uint64_t *fired) {
     fputs(kinds > n ? ", ...\n" : "\n", out);
 }
 
-static void journey_print(FILE *out, const digits_palette *p, const char *line, const journey *j, const kl_run *run) {
+static void journey_print(FILE *out, const digits_palette *p, const char *line, const journey *j) {
     int              from, to;
     const kl_kernel *k = &j->program.kernel[0];
     fprintf(out, "%sOne kernel's journey.%s The program says:\n  %s\n", p->bold, p->off, line);
@@ -168,7 +168,7 @@ static void journey_print(FILE *out, const digits_palette *p, const char *line, 
     journey_rules(out, j->program.fired);
     journey_inner_loop(k->source, &from, &to);
     double seconds = 0;
-    for (int s = 0; s < KN_STAGE_COUNT; s++) seconds += run->seconds[s];
+    for (int s = 0; s < KN_STAGE_COUNT; s++) seconds += j->program.spent[s];
     fprintf(out, "%sRendered:%s its inner loop, %.1f ms after the line above:\n", p->bold, p->off, 1e3 * seconds);
     journey_lines(out, p, k->source, from, to, JOURNEY_LOOP, NULL);
 }
@@ -191,7 +191,7 @@ bool digits_print_journey(FILE *out, const digits_palette *p, const char *line, 
     ok = ok && (j.program.nkernel > 0 || kn_fail(f, KN_ERR_INTERNAL, "the layer has no kernel"));
     if (ok) {
         ko_print_opts(j.program.kernel[0].opts, j.program.kernel[0].nopts, &j.opts);
-        journey_print(out, p, line, &j, &run);
+        journey_print(out, p, line, &j);
     }
     kl_program_free(&j.program);
     kn_str_free(&j.ranged);

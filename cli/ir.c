@@ -7,21 +7,16 @@
 #include <unistd.h>
 
 static bool run_stages(ir_job *j, kn_graph *g, kn_ref root) {
-    kl_program p;
-    int        few[256], nout;
-    kl_program_init(&p, NULL);
-    p.fired      = j->fired;
-    p.seconds    = j->seconds;
-    p.off        = j->off;
-    p.machine    = &j->machine;
-    p.target     = j->target;
-    p.explain    = j->explain ? &j->out : NULL;
-    double start = kn_now();
-    bool   ok    = kl_program_from(&p, g, root, few, KN_COUNT(few), &nout, &j->c->fault);
-    j->callify   = kn_now() - start;
-    ok           = ok && kl_lower(&p, &j->run, &j->c->fault);
-    kl_program_free(&p);
-    return ok;
+    int few[256], nout;
+    kl_program_init(&j->p, NULL);
+    j->p.fired   = j->fired;
+    j->p.seconds = j->seconds;
+    j->p.off     = j->off;
+    j->p.machine = &j->machine;
+    j->p.target  = j->target;
+    j->p.explain = j->explain ? &j->out : NULL;
+    return kl_program_from(&j->p, g, root, few, KN_COUNT(few), &nout, &j->c->fault) &&
+           kl_lower(&j->p, &j->run, &j->c->fault);
 }
 
 /* The stage that the text says it is at: "# after rangeify" above the first statement, as koine ir writes it. -1: it
@@ -166,6 +161,7 @@ int cli_run_ir(cli *c) {
         fflush(stdout); /* first the program, then what is said of it */
         if (!j.json) fprintf(stderr, "%s%s", kn_str_c(&j.times), kn_str_c(&j.counts));
         code = ok ? 0 : cli_fail(c);
+        kl_program_free(&j.p);
         kg_free(g);
         kn_free(NULL, text, len + 1);
     }

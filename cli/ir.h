@@ -26,7 +26,7 @@ typedef struct ir_job {
     kl_run   run;
     kn_str   out;              /* what goes to stdout, or into the JSON object as its text */
     kn_str   times, counts;    /* of the stages so far: lines for people, or members of JSON objects */
-    double   callify;          /* seconds it took; it runs before the pipeline's loop */
+    kl_program p;              /* as it goes through the stages */
     uint64_t *fired;           /* of the stage that is running: per rule, or NULL */
     double   *seconds;         /* and per group, or NULL */
     bool     *off;             /* rules that must not fire, or NULL */
@@ -51,7 +51,6 @@ bool ir_print_graph(ir_job *j, kn_stage stage, const kn_graph *g, kn_ref root, k
 /* ir_rules.c: what the rules did. Room for it; what a stage did, added to j->times and j->counts; and the end. */
 bool ir_rules_begin(ir_job *j);
 void ir_rules_stage(ir_job *j, kn_stage stage);
-double ir_seconds(const ir_job *j, kn_stage stage);
 void ir_rules_free(ir_job *j);
 /* --disable-rule: 0, or the exit code with a message that names the nearest rules. */
 int ir_rules_off(ir_job *j);

@@ -21,14 +21,10 @@ void ir_rules_free(ir_job *j) {
     kn_free(NULL, j->off, (size_t)kn_rule_count * sizeof *j->off);
 }
 
-double ir_seconds(const ir_job *j, kn_stage stage) {
-    return j->run.seconds[stage] + (stage == KN_STAGE_CALLIFY ? j->callify : 0);
-}
-
 /* The stage's time, then that of each group that had some, the longest first. */
 static void stage_times(ir_job *j, kn_stage stage) {
     kn_str *s     = &j->times;
-    double  total = ir_seconds(j, stage);
+    double  total = j->p.spent[stage];
     if (j->json)
         kn_str_putf(s, "%s\"%s\": {", s->len ? ", " : "", kn_stage_names[stage]);
     else

@@ -56,7 +56,7 @@ void ir_print_json(const ir_job *j, bool ok) {
         kn_str_puts(&s, ", \"seconds\": {");
         for (int k = KN_STAGE_CALLIFY; k < KN_STAGE_COUNT; k++)
             kn_str_putf(&s, "%s\"%s\": %.6f", k > KN_STAGE_CALLIFY ? ", " : "", kn_stage_names[k],
-                        ir_seconds(j, (kn_stage)k));
+                        j->p.spent[k]);
         kn_str_putf(&s, "}, \"rule_seconds\": {%s}", kn_str_c(&j->times));
     }
     if (j->count) kn_str_putf(&s, ", \"counts\": {%s}", kn_str_c(&j->counts));

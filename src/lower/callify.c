@@ -293,6 +293,7 @@ bool kl_callify(kn_graph *g, const kn_ref *realized, uint32_t nrealized, const k
     size_t  bytes = (size_t)(n + 1) * sizeof(kn_ref);
     kn_ref *effects = kn_zalloc(p->alloc, bytes), *image = kn_zalloc(p->alloc, bytes);
     bool    ok = false;
+    double  start = kn_now();
     if (!effects || !image || !(p->g = kg_new(p->alloc))) {
         kn_oom(f);
         goto done;
@@ -317,6 +318,7 @@ done:
     kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
     kn_free(p->alloc, effects, bytes);
     kn_free(p->alloc, image, bytes);
+    p->spent[KN_STAGE_CALLIFY] = kn_now() - start;
     return ok;
 }
 
@@ -326,6 +328,7 @@ bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int
     kn_ref     image = 0, *effects = NULL;
     int        n  = 0;
     bool       ok = false;
+    double     start = kn_now();
     *nout         = 0;
     if (!(p->g = kg_new(p->alloc))) return kn_oom(f);
     callify_begins(p->g, g);
@@ -356,5 +359,6 @@ done:
     kn_free(p->alloc, effects, (size_t)(n + 1) * sizeof *effects);
     kn_free(p->alloc, b.bound, b.cap * sizeof *b.bound);
     kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
+    p->spent[KN_STAGE_CALLIFY] = kn_now() - start;
     return ok;
 }

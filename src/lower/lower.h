@@ -12,6 +12,7 @@
 #include "optimize/opts.h"
 #include "rewrite/rewrite.h"
 #include "rules/helpers.h"
+#include "rules/verify.h"
 #include "target/target.h"
 
 /* An argument of a kernel: a PARAM of the program, or a temporary of the schedule. */
@@ -32,6 +33,7 @@ typedef struct kl_kernel {
     kn_ref    bound;  /* of that loop, if it is symbolic: its node */
     double    flops, bytes;
     int       sweeps; /* so far: calls of kl_rewrite_kernel */
+    double    spent;  /* seconds in the stages that take kernels one by one */
     kn_opt    opts[KN_MAX_OPTS];
     int       nopts;
     char     *source; /* Render's: text, 0-terminated, or machine code; source_len + 1 bytes */
@@ -70,6 +72,7 @@ typedef struct kl_program {
     kl_temp        *temp;
     size_t          ntemp, temp_cap;
     int64_t         temp_bytes;
+    double          spent[KN_STAGE_COUNT], loading; /* seconds: in each stage; from there to what runs */
     /* What every rewrite of the program is told, and what it tells; see kn_rw. NULL: not asked for. */
     uint64_t       *fired;   /* per rule, over all kernels */
     double         *seconds; /* per group */

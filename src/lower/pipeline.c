@@ -139,9 +139,11 @@ bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
         for (size_t k = 0; k < p->nkernel && pipeline[s].kernel; k++) {
             kl_kernel *kernel = &p->kernel[k];
             kg_made_of(kernel->g, kernel->g, kernel->root); /* what a stage does not tell better */
+            double then = kn_now();
             if (!pipeline[s].kernel(p, kernel, run, f)) return false;
+            kernel->spent += kn_now() - then;
         }
-        run->seconds[pipeline[s].stage] = kn_now() - start;
+        p->spent[pipeline[s].stage] += kn_now() - start;
         if (!count_after(p, count, f)) return false;
         if (!show(p, run, pipeline[s].stage, f)) return false;
         if (run->stop == pipeline[s].stage) break;

@@ -29,7 +29,6 @@ typedef struct kl_run {
      * fault. */
     bool (*seen)(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f);
     void    *user;
-    double   seconds[KN_STAGE_COUNT]; /* out */
     kl_stage_count *count;                  /* out, KN_STAGE_COUNT of them; NULL: not counted */
 } kl_run;
 

@@ -76,6 +76,9 @@ kr_variable *kr_capture_variables(kr_capture *c, int *n);
 bool kr_replay(kr_capture *c, kn_fault *f);
 
 void kr_stats(kr_context *rt, kn_stats *out); /* fills all but .size */
+/* Calls `each` with every program lowered so far that is in the cache: for those who measure. */
+struct kl_program;
+void kr_each_program(kr_context *rt, void (*each)(void *user, const struct kl_program *p), void *user);
 void kr_cancel(kr_context *rt);
 
 #endif

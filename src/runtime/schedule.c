@@ -47,13 +47,7 @@ static bool make_room(kr_context *rt, const kr_schedule *s, kn_fault *f) {
     return kn_oom(f);
 }
 
-static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
-    if (rt->interpret || !p->nkernel) return true;
-    if (kt_of(&p->target)->machine) {
-        if (!kr_load_code(rt->shared, p, rt->cfg.log, rt->cfg.log_user, f)) return false;
-        rt->stats.kernels_compiled += p->nkernel;
-        return true;
-    }
+static bool compile_source(kr_context *rt, kl_program *p, kn_fault *f) {
     kd_cc *cc = kr_compiler(rt->shared, f);
     if (!cc) return false;
     kd_unit *u = kn_zalloc(p->alloc, p->nkernel * sizeof *u);
@@ -67,6 +61,16 @@ static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
                             &rt->stats.kernels_compiled, &rt->stats.kernels_loaded, f);
     for (size_t i = 0; i < p->nkernel && ok; i++) p->kernel[i].fn = u[i].fn;
     kn_free(p->alloc, u, p->nkernel * sizeof *u);
+    return ok;
+}
+
+static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
+    if (rt->interpret || !p->nkernel) return true;
+    bool   machine = kt_of(&p->target)->machine;
+    double start   = kn_now();
+    bool   ok = machine ? kr_load_code(rt->shared, p, rt->cfg.log, rt->cfg.log_user, f) : compile_source(rt, p, f);
+    if (ok && machine) rt->stats.kernels_compiled += p->nkernel;
+    p->loading += kn_now() - start;
     return ok;
 }
 
@@ -197,6 +201,14 @@ kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f) {
     if (ok) return make_room(rt, s, f) ? s : NULL;
     kr_schedule_free(sh, s);
     return NULL;
+}
+
+void kr_each_program(kr_context *rt, void (*each)(void *user, const kl_program *p), void *user) {
+    kn_runtime *sh = rt->shared;
+    pthread_mutex_lock(&sh->lock);
+    for (size_t i = 0; i < sh->nschedule; i++)
+        if (sh->schedule[i]->ready) each(user, &sh->schedule[i]->p);
+    pthread_mutex_unlock(&sh->lock);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------- */

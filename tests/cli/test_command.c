@@ -44,6 +44,16 @@ static void test_usage(void) {
     expect_koine("ir no-such-file.kn", 1, "no-such-file.kn");
 }
 
+static void test_bench(void) {
+    expect_koine("bench", 2, "there is \"koine bench compile\"");
+    expect_koine("bench compile mpl", 2, "there is no program 'mpl'; did you mean 'mlp'?");
+    expect_koine("bench compile --runs 0", 2, "--runs takes a number");
+    expect_koine("bench compile --target vax mlp --runs 1", 1, "a run of mlp failed");
+    expect_koine("bench compile mlp --runs 1", 0, "stages");
+    expect_koine("bench compile mlp chain1k --runs 2 --json", 0, "[{\"program\": \"mlp\", \"nodes\": ");
+    CHECK(strstr(output, "{\"program\": \"chain1k\"") && strstr(output, "\"render\": "));
+}
+
 static void test_programs(void) {
     put("cli_a.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = PARAM {slot=1, dtype=i32} [3]\n"
                     "%3 = REDUCE {op=ADD, axes=(1)} (ADD %1 (CAST {f32} %2))\n");
@@ -115,6 +125,7 @@ int main(void) {
     if (access(KN_TEST_BUILD "/koine", X_OK) != 0) SKIP("the koine command is not built");
     RUN(test_help);
     RUN(test_usage);
+    RUN(test_bench);
     RUN(test_programs);
     return check_result();
 }
