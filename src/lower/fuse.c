@@ -155,8 +155,8 @@ static void measure(kl_fuse *z) {
         if (op == KN_OP_AFTER) own = read_back(z, n), alu = 0;
         info->product = is_product(z->g, n) && !is_gather(z, n);
         for (int64_t k = 0; k < n_src && (kn_is_alu(op) || is_view(op)); k++) {
-            kn_ref s = kg_at(z->g, n, (uint32_t)k);
-            info->product |= z->info[s].product && z->info[s].users == 1;
+            kn_ref s = kg_at(z->g, n, (uint32_t)k); /* its epilogue; what spreads it over more elements reads it */
+            info->product |= z->info[s].product && z->info[s].users == 1 && kg_most(z->g, n) <= kg_most(z->g, s);
         }
         if (is_gather(z, n)) own = kl_read_ps(z, bytes_of(z, n), KN_L2) + size * alu_ps(z, n), alu = own;
         info->work = own;

@@ -87,10 +87,22 @@ static void test_strangers(void) {
     kn_str_free(&s);
 }
 
+/* Layers over one row: the row between two products is stored, not what the second multiplies it out to. */
+static void test_layers(void) {
+    kn_str s;
+    CHECK_EQ(kernels_of("%x = PARAM {slot=0} [1, 512, 1]\n%u = PARAM {slot=1} [1, 512, 512]\n"
+                        "%v = PARAM {slot=2} [1, 512, 512]\n%h = REDUCE {op=ADD, axes=(1)} (MUL %x %u)\n"
+                        "%r = RESHAPE (MAX %h 0.0:f32) [1, 512, 1]\n%1 = REDUCE {op=ADD, axes=(1)} (MUL %r %v)\n", &s),
+             2);
+    CHECK(strstr(kn_str_c(&s), "MAX f32[1,1,512]") && !strstr(kn_str_c(&s), "MUL f32[1,512,512]"));
+    kn_str_free(&s);
+}
+
 int main(void) {
     RUN(test_merges);
     RUN(test_stay_apart);
     RUN(test_streams);
     RUN(test_strangers);
+    RUN(test_layers);
     return check_result();
 }
