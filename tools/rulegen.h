@@ -53,7 +53,7 @@ typedef struct rg_expr {
 
 /* ---- patterns ------------------------------------------------------------------------------------------------ */
 typedef enum rg_pkind { P_NODE, P_VAR, P_INT, P_FLOAT, P_ANY, P_EXPR, P_TAIL } rg_pkind;
-typedef enum rg_class { C_NONE, C_CONST, C_ALU, C_COMM, C_MOVEMENT, C_OP } rg_class;
+typedef enum rg_class { C_NONE, C_CONST, C_ALU, C_COMM, C_OP } rg_class;
 enum { RG_KIDS = 8, RG_ARGS = 8, RG_NAMES = 32, RG_TYPES = 64 };
 
 typedef struct rg_arg {

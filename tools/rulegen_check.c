@@ -319,7 +319,6 @@ static bool in_class(rg_class cls, int need, int op) {
     case C_CONST: return op == OP_CONST;
     case C_ALU: return rg_is_alu(op);
     case C_COMM: return rg_commutes(op);
-    case C_MOVEMENT: return !strcmp(rg_ops[op].cls, "MOVEMENT");
     case C_OP: return op == need;
     }
     return false;

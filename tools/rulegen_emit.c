@@ -209,7 +209,6 @@ static void test_class(matcher *m, rg_class cls, int op, const char *node) {
     case C_CONST: rg_put(m->o, "%sif (%s->op != KN_OP_CONST) break;\n", PAD, node); return;
     case C_ALU: rg_put(m->o, "%sif (!kn_is_alu(%s->op)) break;\n", PAD, node); return;
     case C_COMM: rg_put(m->o, "%sif (!kn_is_commutative(%s->op)) break;\n", PAD, node); return;
-    case C_MOVEMENT: rg_put(m->o, "%sif (!kn_is_movement(%s->op)) break;\n", PAD, node); return;
     case C_OP: rg_put(m->o, "%sif (%s->op != KN_OP_%s) break;\n", PAD, node, rg_ops[op].name); return;
     }
 }
@@ -434,7 +433,6 @@ static bool roots_at(const rg_rule *r, int op) {
     case C_CONST: return op == OP_CONST;
     case C_ALU: return rg_is_alu(op);
     case C_COMM: return rg_commutes(op);
-    case C_MOVEMENT: return !strcmp(rg_ops[op].cls, "MOVEMENT");
     case C_OP: return op == p->op;
     }
     return false;

@@ -238,7 +238,7 @@ static void parse_arg(lexer *l, rg_pat *p) {
 
 static void parse_constraint(lexer *l, rg_pat *p) {
     static const struct { const char *name; rg_class cls; } classes[] = {
-        {"const", C_CONST}, {"alu", C_ALU}, {"comm", C_COMM}, {"movement", C_MOVEMENT}, {NULL, C_NONE}};
+        {"const", C_CONST}, {"alu", C_ALU}, {"comm", C_COMM}, {NULL, C_NONE}};
     int         line = l->tok_line;
     const char *name = take_name(l, "a constraint");
     for (int i = 0; classes[i].name; i++)

@@ -21,12 +21,5 @@ kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_lt(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_ne(kn_rw *rw, kn_ref n);
-/* movement.c */
-kn_ref kn_rule_unmoved(kn_rw *rw, kn_ref n); /* a movement that moves nothing */
-kn_ref kn_rule_permute_permute(kn_rw *rw, kn_ref n);
-kn_ref kn_rule_flip_flip(kn_rw *rw, kn_ref n);
-kn_ref kn_rule_shrink_shrink(kn_rw *rw, kn_ref n);
-kn_ref kn_rule_pad_pad(kn_rw *rw, kn_ref n);
-kn_ref kn_rule_shrink_pad(kn_rw *rw, kn_ref n);
 
 #endif
