@@ -97,7 +97,7 @@ static bool run_once(const bench_program *b, double began, const char *target, d
     double    main_at = kn_now();
     kn_config cfg     = {.threads = 1, .device = b->runs ? "CPU" : "NULL", .target = target, .log = cli_log,
                          .size = sizeof cfg};
-    bench_run r       = {.state = 1};
+    bench_run r       = {0};
     bench_sum sum     = {.at = at, .ok = true};
     float     out[1024]; /* no result has more elements */
     kn_arena_init(&r.memory, NULL);

@@ -11,7 +11,7 @@ typedef struct bench_run {
     kn_scope   *scope;  /* opened by the program */
     kn_tensor  *result; /* kept, or NULL: there are assignments */
     kn_arena    memory; /* of weights */
-    uint32_t    state;  /* of the numbers that fill them */
+    uint32_t    drawn;  /* numbers so far that fill them */
     double      weights; /* seconds that making them took */
 } bench_run;
 
