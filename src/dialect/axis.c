@@ -19,7 +19,7 @@ static int reshaped_axis(const int64_t *from, const int64_t *to, int axis) {
 }
 
 bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *p) {
-    const int64_t *w = kn_arg_is_words(kn_ops[nd->op].arg) ? g->words[nd->arg] : NULL;
+    const int64_t *w = kn_arg_is_words(kn_ops[nd->op].arg) ? g->at.words[nd->arg] : NULL;
     p->axis          = -1;
     switch (nd->op) {
     case KN_OP_PARAM: p->device = (uint32_t)w[KN_F_PARAM_device]; break;
@@ -75,10 +75,10 @@ int kg_space(const kn_graph *g, kn_ref n) {
     for (;;) {
         const kn_node *nd = kg_node(g, n);
         switch (nd->op) {
-        case KN_OP_PARAM: return (int)g->words[nd->arg][KN_F_PARAM_space];
-        case KN_OP_BUFFER: return (int)g->words[nd->arg][KN_F_BUFFER_space];
-        case KN_OP_LOAD: return (int)g->words[nd->arg][KN_F_LOAD_space];
-        case KN_OP_BUFFERIZE: return (int)g->words[nd->arg][KN_F_BUFFERIZE_space];
+        case KN_OP_PARAM: return (int)g->at.words[nd->arg][KN_F_PARAM_space];
+        case KN_OP_BUFFER: return (int)g->at.words[nd->arg][KN_F_BUFFER_space];
+        case KN_OP_LOAD: return (int)g->at.words[nd->arg][KN_F_LOAD_space];
+        case KN_OP_BUFFERIZE: return (int)g->at.words[nd->arg][KN_F_BUFFERIZE_space];
         default:
             if (nd->op == KN_OP_AFTER || (kn_is_movement(nd->op) && nd->nsrc)) {
                 n = kg_at(g, n, 0);

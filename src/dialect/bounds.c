@@ -121,7 +121,7 @@ void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
         p->min = p->max = (int64_t)nd->arg;
         break;
     case KN_OP_PARAM: {
-        const int64_t *w = g->words[nd->arg];
+        const int64_t *w = g->at.words[nd->arg];
         p->min           = KN_MAX(p->min, w[KN_F_PARAM_min]);
         p->max           = KN_MIN(p->max, w[KN_F_PARAM_max]);
         break;
@@ -183,7 +183,7 @@ void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
         if (dt == KN_BOOL) bool_bounds(p, kg_prop(g, src[0])->max, !kg_prop(g, src[0])->min);
         break;
     case KN_OP_REDUCE: {
-        int64_t op = g->words[nd->arg][KN_F_REDUCE_op];
+        int64_t op = g->at.words[nd->arg][KN_F_REDUCE_op];
         if (op != KN_OP_MAX && op != KN_OP_MIN) break;
         /* of an empty range the identity comes out, so only one side is kept */
         if (op == KN_OP_MAX) p->max = KN_MAX(kg_prop(g, src[0])->max, p->min);
@@ -258,7 +258,7 @@ static bool set_change(kn_graph *g, kn_set *a, uint32_t bit, bool in) {
 
 bool kg_infer_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *p) {
     int start = kn_range_start(nd->op);
-    if (nd->op == KN_OP_REDUCE && g->words[nd->arg][KN_F_REDUCE_prefix]) start = -1;
+    if (nd->op == KN_OP_REDUCE && g->at.words[nd->arg][KN_F_REDUCE_prefix]) start = -1;
     for (uint32_t i = 0; i < nd->nsrc; i++) {
         const kn_set *s = &kg_prop(g, src[i])->set;
         if (start >= 0 && (int)i >= start)
@@ -268,7 +268,7 @@ bool kg_infer_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
     if (start >= 0)
         for (uint32_t i = (uint32_t)start; i < nd->nsrc; i++)
             if (kg_prop(g, src[i])->bit && !set_change(g, &p->set, kg_prop(g, src[i])->bit - 1, false)) return false;
-    if (nd->op == KN_OP_RANGE && g->words[nd->arg][KN_F_RANGE_rank] == 0) {
+    if (nd->op == KN_OP_RANGE && g->at.words[nd->arg][KN_F_RANGE_rank] == 0) {
         if (!KN_GROW(g->alloc, g->ranges, g->ranges_cap, g->ranges_n + 1)) return false;
         p->bit = (uint32_t)++g->ranges_n;
         if (!set_change(g, &p->set, p->bit - 1, true)) return false;

@@ -15,7 +15,7 @@ uint64_t kg_graph_hash(const kn_graph *g) {
         h = kn_hash(w, sizeof w, h);
         h = kn_hash(kg_src(g, n), nd->nsrc * sizeof(kn_ref), h);
     }
-    for (size_t i = 1; i < g->words_n; i++) h = kn_hash(g->words[i], (size_t)g->words[i][-1] * sizeof(int64_t), h);
+    for (size_t i = 1; i < g->words_n; i++) h = kn_hash(g->at.words[i], (size_t)g->at.words[i][-1] * sizeof(int64_t), h);
     return h;
 }
 
@@ -28,8 +28,8 @@ bool kg_graph_equal(const kn_graph *a, const kn_graph *b) {
             return false;
     }
     for (size_t i = 1; i < a->words_n; i++)
-        if (a->words[i][-1] != b->words[i][-1] ||
-            memcmp(a->words[i], b->words[i], (size_t)a->words[i][-1] * sizeof(int64_t)))
+        if (a->at.words[i][-1] != b->at.words[i][-1] ||
+            memcmp(a->at.words[i], b->at.words[i], (size_t)a->at.words[i][-1] * sizeof(int64_t)))
             return false;
     for (size_t i = 1; i < a->strs_n; i++)
         if (a->strs[i].len != b->strs[i].len || memcmp(a->strs[i].data, b->strs[i].data, a->strs[i].len)) return false;

@@ -33,24 +33,14 @@ typedef struct kn_table {
     size_t    cap, used;
 } kn_table;
 
-enum {
-#if defined(KN_HOSTILE) && KN_HOSTILE
-    KN_CHUNK_BITS = 2,
-#else
-    KN_CHUNK_BITS = 9,
-#endif
-    KN_CHUNK = 1 << KN_CHUNK_BITS
-};
-
 struct kn_graph {
+    kn_graph_at     at;
     const kn_alloc *alloc;
     kn_fault        fault;
-    kn_node       **chunk; /* nodes and their properties live in chunks, so that pointers stay valid */
-    kn_prop       **prop;
+    kn_prop       **prop; /* in chunks, as nodes are */
     size_t          chunk_cap, prop_cap;
     uint32_t        count, chunks;
     kn_table        nodes, word_table, str_table;
-    const int64_t **words; /* id -> run; run[-1] is its length */
     size_t          words_cap, words_n;
     kn_text        *strs;
     size_t          strs_cap, strs_n;

@@ -86,7 +86,7 @@ kn_ref kn_tree_known(const tree_reader *t, int op, int64_t id, int64_t kind) {
 }
 
 static bool set_word(tree_reader *t, kn_rd_frame *fr, int field, int64_t v) {
-    const int64_t *w = t->r.g->words[fr->arg];
+    const int64_t *w = t->r.g->at.words[fr->arg];
     t->r.words_n     = 0;
     for (int64_t i = 0; i < w[-1]; i++)
         if (!kn_rd_push_word(&t->r, i == field ? v : w[i])) return false;
@@ -100,7 +100,7 @@ static bool complete(tree_reader *t, tree_line *l, kn_ref *known, bool *cut) {
     size_t       n  = t->r.src_n - fr->base;
     int          op = fr->op;
     bool         by_name = fr->spelling && fr->spelling->how == KN_SPELL_VAR;
-    const int64_t *w     = kn_arg_is_words(kn_ops[op].arg) && fr->arg ? g->words[fr->arg] : NULL;
+    const int64_t *w     = kn_arg_is_words(kn_ops[op].arg) && fr->arg ? g->at.words[fr->arg] : NULL;
     *known = 0;
     *cut   = false;
     if (op == KN_OP_RANGE && !n && !l->ended) {

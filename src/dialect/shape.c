@@ -48,10 +48,10 @@ static bool bad_shapes(kn_graph *g, const kn_node *nd, kn_ref a, kn_ref b, const
 
 static int arg_dtype(const kn_graph *g, const kn_node *nd) {
     switch (nd->op) {
-    case KN_OP_PARAM: return (int)g->words[nd->arg][KN_F_PARAM_dtype];
-    case KN_OP_BUFFER: return (int)g->words[nd->arg][KN_F_BUFFER_dtype];
-    case KN_OP_SLICE: return (int)g->words[nd->arg][KN_F_SLICE_dtype];
-    case KN_OP_INS: return (int)g->words[nd->arg][KN_F_INS_dtype];
+    case KN_OP_PARAM: return (int)g->at.words[nd->arg][KN_F_PARAM_dtype];
+    case KN_OP_BUFFER: return (int)g->at.words[nd->arg][KN_F_BUFFER_dtype];
+    case KN_OP_SLICE: return (int)g->at.words[nd->arg][KN_F_SLICE_dtype];
+    case KN_OP_INS: return (int)g->at.words[nd->arg][KN_F_INS_dtype];
     default: return (int)nd->arg; /* CAST, BITCAST */
     }
 }
@@ -103,7 +103,7 @@ bool kg_infer_dtype(kn_graph *g, const kn_node *nd, const kn_ref *src, int wante
     case DT_SRC2: *dtype = kg_dtype(g, src[2]); break;
     case DT_REDUCE:
         *dtype = kg_dtype(g, src[0]);
-        if (g->words[nd->arg][KN_F_REDUCE_op] != KN_OP_FUNCTION) break;
+        if (g->at.words[nd->arg][KN_F_REDUCE_op] != KN_OP_FUNCTION) break;
         *dtype = KN_VOID;
         return true;
     case DT_BOOL: *dtype = KN_BOOL; return true;
@@ -219,7 +219,7 @@ static bool broadcast(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t
 }
 
 static bool shape_permute(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
-    const int64_t *in = kg_prop(g, src[0])->shape, *pi = g->words[nd->arg];
+    const int64_t *in = kg_prop(g, src[0])->shape, *pi = g->at.words[nd->arg];
     uint32_t       seen = 0;
     if (pi[-1] != in[0]) return bad(g, KN_ERR_SHAPE, nd, "the order names another number of axes than the source has");
     out[0] = in[0];
@@ -277,7 +277,7 @@ static bool shape_collapse(kn_graph *g, const kn_node *nd, const kn_ref *src, co
 static bool shape_fold(kn_graph *g, const kn_node *nd, const kn_ref *src, const int64_t *axes, int naxes,
                        int64_t *out) {
     kn_fold_parts p;
-    if (g->words[nd->arg][KN_F_REDUCE_prefix]) return bad(g, KN_ERR_ARG, nd, "a fold has no prefix form");
+    if (g->at.words[nd->arg][KN_F_REDUCE_prefix]) return bad(g, KN_ERR_ARG, nd, "a fold has no prefix form");
     if (!kg_fold_parts(g, src[0], &p))
         return bad(g, KN_ERR_ARG, nd, "a fold needs FUNCTION(TUPLE, identities, elements), as many as the TUPLE has");
     for (int k = 0; k < p.n; k++) {
@@ -318,7 +318,7 @@ static bool shape_bitcast(kn_graph *g, const kn_node *nd, const kn_ref *src, int
 }
 
 static bool shape_buffer(kn_graph *g, const kn_node *nd, int64_t *out) {
-    const int64_t *w = g->words[nd->arg];
+    const int64_t *w = g->at.words[nd->arg];
     int64_t        n = 1, size = w[KN_F_BUFFER_size];
     for (const char *d = kg_str(g, (uint32_t)w[KN_F_BUFFER_device], NULL); *d; d++)
         n += *d == ','; /* a tuple of devices */
@@ -329,7 +329,7 @@ static bool shape_buffer(kn_graph *g, const kn_node *nd, int64_t *out) {
 }
 
 static bool shape_range(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
-    const int64_t *w = g->words[nd->arg];
+    const int64_t *w = g->at.words[nd->arg];
     if (kg_dtype(g, src[0]) != KN_INDEX || kg_rank(g, src[0]))
         return bad(g, KN_ERR_DTYPE, nd, "the bound must be an index scalar");
     int64_t rank = w[KN_F_RANGE_rank], axis = w[KN_F_RANGE_axis];
@@ -366,7 +366,7 @@ static bool check_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src) {
 }
 
 bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
-    const int64_t *w  = kn_arg_is_words(kn_ops[nd->op].arg) ? g->words[nd->arg] : NULL;
+    const int64_t *w  = kn_arg_is_words(kn_ops[nd->op].arg) ? g->at.words[nd->arg] : NULL;
     const int64_t *in = nd->nsrc ? kg_prop(g, src[0])->shape : NULL;
     switch (shape_rule[nd->op]) {
     case SH_NIL:

@@ -85,7 +85,7 @@ static kn_ref spell_refuse(kn_graph *g, const char *name, const char *what) {
 
 /* (before, behind) of each axis becomes the offset and the shape. */
 static kn_ref spell_box(kn_graph *g, int op, uint64_t arg, const kn_ref *src, uint32_t nsrc) {
-    const int64_t *w = g->words[arg];
+    const int64_t *w = g->at.words[arg];
     int64_t        dims[KN_MAX_RANK];
     if (nsrc != 1) return spell_refuse(g, kn_ops[op].name, "takes one source when its arg has the extents");
     int            rank;
@@ -106,7 +106,7 @@ static kn_ref spell_box(kn_graph *g, int op, uint64_t arg, const kn_ref *src, ui
 }
 
 static kn_ref spell_gep(kn_graph *g, uint64_t arg, const kn_ref *src, uint32_t nsrc) {
-    const int64_t *w = g->words[arg];
+    const int64_t *w = g->at.words[arg];
     if (nsrc != 1 || w[-1] < 1 || w[-1] > INT32_MAX)
         return spell_refuse(g, "GEP", "takes one source and at least one place");
     if (w[-1] == 1) {
@@ -156,7 +156,7 @@ static kn_ref spell_cat(kn_graph *g, const kn_ref *src, uint32_t nsrc) {
  * left of that axis stays, unless it is one. CONTRACT takes leading axes back behind the others; one of size 1, along
  * which a value does not change, is repeated. */
 static kn_ref spell_unroll(kn_graph *g, uint64_t arg, const kn_ref *src, uint32_t nsrc, bool contract) {
-    const int64_t *w    = g->words[arg];
+    const int64_t *w    = g->at.words[arg];
     const char    *name = contract ? "CONTRACT" : "UNROLL";
     int            n    = (int)(w[-1] / 2), rank;
     int64_t        dims[KN_MAX_RANK + 1], order[KN_MAX_RANK + 1], lanes = 1;
@@ -233,7 +233,7 @@ static kn_ref spell_if(kn_graph *g, uint16_t tag, const kn_ref *src, uint32_t ns
 /* The UNIQUE and DEVICE sources of a BUFFER, and the DEVICE of COPY and ALLREDUCE, go into the arg. */
 static uint64_t fold_place(kn_graph *g, int op, uint64_t arg, const kn_ref *src, uint32_t *n) {
     int64_t        w[16];
-    const int64_t *was  = g->words[arg];
+    const int64_t *was  = g->at.words[arg];
     int            keep = op == KN_OP_BUFFER ? 0 : 1, count = (int)was[-1];
     int            at   = op == KN_OP_BUFFER   ? KN_F_BUFFER_device
                           : op == KN_OP_LOAD   ? KN_F_LOAD_device

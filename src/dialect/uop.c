@@ -168,10 +168,10 @@ kn_graph *kg_new(const kn_alloc *a) {
     kn_arena_init(&g->arena, a);
     g->words_n = g->strs_n = 1; /* id 0 means none */
     static const int64_t scalar[1] = {0};
-    if (!KN_GROW(a, g->chunk, g->chunk_cap, 8) || !KN_GROW(a, g->prop, g->prop_cap, 8)) goto fail;
-    if (!(g->chunk[0] = kn_zalloc(a, KN_CHUNK * sizeof(kn_node)))) goto fail;
+    if (!KN_GROW(a, g->at.chunk, g->chunk_cap, 8) || !KN_GROW(a, g->prop, g->prop_cap, 8)) goto fail;
+    if (!(g->at.chunk[0] = kn_zalloc(a, KN_CHUNK * sizeof(kn_node)))) goto fail;
     if (!(g->prop[0] = kn_zalloc(a, KN_CHUNK * sizeof(kn_prop)))) {
-        kn_free(a, g->chunk[0], KN_CHUNK * sizeof(kn_node));
+        kn_free(a, g->at.chunk[0], KN_CHUNK * sizeof(kn_node));
         goto fail;
     }
     g->chunks         = 1;
@@ -188,15 +188,15 @@ void kg_free(kn_graph *g) {
     if (!g) return;
     const kn_alloc *a = g->alloc;
     for (uint32_t i = 0; i < g->chunks; i++) {
-        kn_free(a, g->chunk[i], KN_CHUNK * sizeof(kn_node));
+        kn_free(a, g->at.chunk[i], KN_CHUNK * sizeof(kn_node));
         kn_free(a, g->prop[i], KN_CHUNK * sizeof(kn_prop));
     }
-    kn_free(a, g->chunk, g->chunk_cap * sizeof *g->chunk);
+    kn_free(a, g->at.chunk, g->chunk_cap * sizeof *g->at.chunk);
     kn_free(a, g->prop, g->prop_cap * sizeof *g->prop);
     kn_free(a, g->nodes.slot, g->nodes.cap * sizeof(uint64_t));
     kn_free(a, g->word_table.slot, g->word_table.cap * sizeof(uint64_t));
     kn_free(a, g->str_table.slot, g->str_table.cap * sizeof(uint64_t));
-    kn_free(a, g->words, g->words_cap * sizeof *g->words);
+    kn_free(a, g->at.words, g->words_cap * sizeof *g->at.words);
     kn_free(a, g->strs, g->strs_cap * sizeof *g->strs);
     kn_free(a, g->ranges, g->ranges_cap * sizeof *g->ranges);
     kn_free(a, g->cause, g->cause_cap * sizeof *g->cause);
@@ -208,12 +208,6 @@ uint32_t        kg_count(const kn_graph *g) { return g->count; }
 kn_fault       *kg_fault(kn_graph *g) { return &g->fault; }
 const kn_alloc *kg_alloc(const kn_graph *g) { return g->alloc; }
 
-const kn_node *kg_node(const kn_graph *g, kn_ref n) { return &g->chunk[n >> KN_CHUNK_BITS][n & (KN_CHUNK - 1)]; }
-const kn_ref  *kg_src(const kn_graph *g, kn_ref n) {
-    const kn_node *nd = kg_node(g, n);
-    return nd->nsrc > 4 ? nd->s.run : nd->s.src;
-}
-
 /* ---- words and strings --------------------------------------------------------------------------------------- */
 
 uint64_t kg_intern_words(kn_graph *g, const int64_t *words, int count) {
@@ -224,10 +218,10 @@ uint64_t kg_intern_words(kn_graph *g, const int64_t *words, int count) {
              at        = (at + 1) & (g->word_table.cap - 1)) {
             if (g->word_table.slot[at] >> 32 != hash) continue;
             uint32_t id = (uint32_t)g->word_table.slot[at];
-            if (g->words[id][-1] == count && !memcmp(g->words[id], words, bytes)) return id;
+            if (g->at.words[id][-1] == count && !memcmp(g->at.words[id], words, bytes)) return id;
         }
     int64_t *run = NULL;
-    if (!table_room(&g->word_table, g->alloc) || !KN_GROW(g->alloc, g->words, g->words_cap, g->words_n + 1) ||
+    if (!table_room(&g->word_table, g->alloc) || !KN_GROW(g->alloc, g->at.words, g->words_cap, g->words_n + 1) ||
         !(run = kn_arena_get(&g->arena, bytes + sizeof *run))) {
         kn_oom(&g->fault);
         return 0;
@@ -235,7 +229,7 @@ uint64_t kg_intern_words(kn_graph *g, const int64_t *words, int count) {
     run[0] = count;
     if (bytes) memcpy(run + 1, words, bytes);
     uint32_t id  = (uint32_t)g->words_n++;
-    g->words[id] = run + 1;
+    g->at.words[id] = run + 1;
     table_put(&g->word_table, hash, id);
     return id;
 }
@@ -267,12 +261,6 @@ const char *kg_str(const kn_graph *g, uint32_t id, size_t *len) {
     bool ok = id > 0 && id < g->strs_n;
     if (len) *len = ok ? g->strs[id].len : 0;
     return ok ? g->strs[id].data : "";
-}
-
-const int64_t *kg_words(const kn_graph *g, kn_ref n, int *count) {
-    const int64_t *w = g->words[kg_node(g, n)->arg];
-    if (count) *count = (int)w[-1];
-    return w;
 }
 
 int64_t kg_const_int(const kn_graph *g, kn_ref n) {
@@ -314,7 +302,7 @@ static bool same_node(const kn_graph *g, kn_ref id, const kn_node *nd, const kn_
 
 static bool push_chunk(kn_graph *g) {
     if (g->count < g->chunks * KN_CHUNK) return true;
-    if (!KN_GROW(g->alloc, g->chunk, g->chunk_cap, g->chunks + 1u) ||
+    if (!KN_GROW(g->alloc, g->at.chunk, g->chunk_cap, g->chunks + 1u) ||
         !KN_GROW(g->alloc, g->prop, g->prop_cap, g->chunks + 1u))
         return false;
     kn_node *c = kn_zalloc(g->alloc, KN_CHUNK * sizeof *c);
@@ -324,7 +312,7 @@ static bool push_chunk(kn_graph *g) {
         kn_free(g->alloc, p, KN_CHUNK * sizeof *p);
         return false;
     }
-    g->chunk[g->chunks]  = c;
+    g->at.chunk[g->chunks]  = c;
     g->prop[g->chunks++] = p;
     return true;
 }
@@ -357,7 +345,7 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
     if (!kg_infer_shape(g, &nd, src, shape)) return 0;
     uint64_t sid = kg_intern_words(g, shape, (int)shape[0] + 1);
     if (!sid) return 0;
-    p.shape = g->words[sid];
+    p.shape = g->at.words[sid];
     if (!kg_infer_place(g, &nd, src, &p)) return 0;
     if (nsrc > 4) {
         if (!(nd.s.run = kn_arena_copy(&g->arena, src, nsrc * sizeof *src))) goto oom;
@@ -369,7 +357,7 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
     kg_infer_bounds(g, &nd, src, &p);
     kn_ref id = g->count++;
     if (p.bit) g->ranges[p.bit - 1] = id;
-    g->chunk[id >> KN_CHUNK_BITS][id & (KN_CHUNK - 1)] = nd;
+    g->at.chunk[id >> KN_CHUNK_BITS][id & (KN_CHUNK - 1)] = nd;
     *kg_prop(g, id)                                    = p;
     table_put(&g->nodes, hash, id);
     if (g->why) kg_note_cause(g, id);

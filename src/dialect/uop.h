@@ -141,15 +141,38 @@ uint32_t  kg_count(const kn_graph *g); /* ids are 1 .. count-1 */
 kn_fault *kg_fault(kn_graph *g);       /* the first failure of a constructor; code KN_OK if none */
 const kn_alloc *kg_alloc(const kn_graph *g);
 
-const kn_node *kg_node(const kn_graph *g, kn_ref n);
-const kn_ref  *kg_src(const kn_graph *g, kn_ref n); /* nsrc of them */
+enum {
+#if defined(KN_HOSTILE) && KN_HOSTILE
+    KN_CHUNK_BITS = 2,
+#else
+    KN_CHUNK_BITS = 9,
+#endif
+    KN_CHUNK = 1 << KN_CHUNK_BITS
+};
+
+/* How a kn_graph begins: shown so that looking a node up costs no call, and for the functions below alone. */
+typedef struct kn_graph_at {
+    kn_node       **chunk; /* nodes live in chunks, so that pointers stay valid */
+    const int64_t **words; /* id -> run; run[-1] is its length */
+} kn_graph_at;
+static inline const kn_node *kg_node(const kn_graph *g, kn_ref n) {
+    return &((const kn_graph_at *)(const void *)g)->chunk[n >> KN_CHUNK_BITS][n & (KN_CHUNK - 1)];
+}
+static inline const kn_ref *kg_src(const kn_graph *g, kn_ref n) { /* nsrc of them */
+    const kn_node *nd = kg_node(g, n);
+    return nd->nsrc > 4 ? nd->s.run : nd->s.src;
+}
 static inline int      kg_op(const kn_graph *g, kn_ref n) { return kg_node(g, n)->op; }
 static inline int      kg_dtype(const kn_graph *g, kn_ref n) { return kg_node(g, n)->dtype; }
 static inline uint32_t kg_nsrc(const kn_graph *g, kn_ref n) { return kg_node(g, n)->nsrc; }
 static inline kn_ref   kg_at(const kn_graph *g, kn_ref n, uint32_t i) { return kg_src(g, n)[i]; }
 
 /* Args. */
-const int64_t *kg_words(const kn_graph *g, kn_ref n, int *count); /* of a word-kind node; count may be NULL */
+static inline const int64_t *kg_words(const kn_graph *g, kn_ref n, int *count) { /* of a word-kind node; count or NULL */
+    const int64_t *w = ((const kn_graph_at *)(const void *)g)->words[kg_node(g, n)->arg];
+    if (count) *count = (int)w[-1];
+    return w;
+}
 static inline int64_t kg_field(const kn_graph *g, kn_ref n, int field) { return kg_words(g, n, NULL)[field]; }
 uint64_t    kg_intern_words(kn_graph *g, const int64_t *words, int count); /* a node's arg; 0 = failed */
 uint32_t    kg_intern_str(kn_graph *g, const char *text, size_t len);     /* 0 = failed; "" has an id too */

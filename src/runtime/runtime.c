@@ -62,10 +62,8 @@ void kr_stats(kr_context *rt, kn_stats *out) {
 
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block) {
     size_t size = bytes + KR_ALIGN;
-    if (size < bytes || !(*block = kn_realloc(a, NULL, 0, size))) return NULL;
-    uintptr_t at = ((uintptr_t)*block + KR_ALIGN - 1) & ~(uintptr_t)(KR_ALIGN - 1);
-    memset((void *)at, 0, bytes);
-    return (void *)at;
+    if (size < bytes || !(*block = kn_zalloc(a, size))) return NULL;
+    return (void *)(((uintptr_t)*block + KR_ALIGN - 1) & ~(uintptr_t)(KR_ALIGN - 1));
 }
 
 void kr_aligned_free(const kn_alloc *a, void *block, size_t bytes) {

@@ -48,7 +48,7 @@ kn_ref kn_remade(kn_graph *g, kn_ref id, const kn_ref *map) {
     const kn_ref *src = kg_src(g, id);
     bool          same = true;
     for (uint32_t i = 0; i < n; i++) same = same && map[src[i]] == src[i];
-    if (same) return id;
+    if (same || !n) return id;
     kn_ref  few[8];
     size_t  bytes = (size_t)n * sizeof *few;
     kn_ref *to = n <= 8 ? few : kn_realloc(kg_alloc(g), NULL, 0, bytes);
