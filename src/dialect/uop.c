@@ -296,7 +296,8 @@ static uint32_t hash_node(const kn_node *nd, const kn_ref *src) {
 
 static bool same_node(const kn_graph *g, kn_ref id, const kn_node *nd, const kn_ref *src) {
     const kn_node *o = kg_node(g, id);
-    return o->op == nd->op && o->dtype == nd->dtype && o->tag == nd->tag && o->arg == nd->arg && o->nsrc == nd->nsrc &&
+    return o->op == nd->op && (o->dtype == nd->dtype || nd->op != KN_OP_CONST) && o->tag == nd->tag &&
+           o->arg == nd->arg && o->nsrc == nd->nsrc &&
            (!nd->nsrc || !memcmp(kg_src(g, id), src, nd->nsrc * sizeof *src));
 }
 
@@ -330,10 +331,9 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
         kn_fail(&g->fault, KN_ERR_ARG, "%s needs an arg", info->name);
         return 0;
     }
-    kn_node nd = {.op = (uint8_t)op, .tag = tag, .nsrc = nsrc, .arg = arg};
-    int     dt;
-    if (!kg_infer_dtype(g, &nd, src, dtype, &dt)) return 0;
-    nd.dtype      = (uint8_t)dt;
+    /* A CONST's dtype is as given, any other's follows from the rest: a node that is there need not infer it again. */
+    kn_node  nd   = {.op = (uint8_t)op, .dtype = (uint8_t)(op == KN_OP_CONST ? dtype : 0), .tag = tag, .nsrc = nsrc,
+                     .arg = arg};
     uint32_t hash = hash_node(&nd, src);
     if (g->nodes.cap)
         for (size_t at = hash & (g->nodes.cap - 1); (uint32_t)g->nodes.slot[at]; at = (at + 1) & (g->nodes.cap - 1))
@@ -342,6 +342,9 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
 
     int64_t shape[KN_MAX_RANK + 1];
     kn_prop p = {0};
+    int     dt;
+    if (!kg_infer_dtype(g, &nd, src, dtype, &dt)) return 0;
+    nd.dtype = (uint8_t)dt;
     if (!kg_infer_shape(g, &nd, src, shape)) return 0;
     uint64_t sid = kg_intern_words(g, shape, (int)shape[0] + 1);
     if (!sid) return 0;
