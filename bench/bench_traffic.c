@@ -197,16 +197,17 @@ static void report(const char *name, const kl_program *from, const meter *m) {
            "from DRAM");
     printf(m->fd >= 0 ? " %12s\n" : "\n", "LLC misses");
     if (!predict_all(from, &p, cost, &f)) printf("  %s\n", f.text);
-    for (size_t k = 0; k < p.nkernel && k < MOST; k++) {
-        double took = m->best[k] * 1e12;
-        printf("  %-34s", p.kernel[k].name);
-        put_time(cost[k].ps);
+    for (size_t k = 0; k < p.ncall && k < MOST; k++) {
+        const ko_cost *c    = &cost[p.call[k].kernel];
+        double         took = m->best[k] * 1e12;
+        printf("  %-34s", p.kernel[p.call[k].kernel].name);
+        put_time(c->ps);
         put_time(took);
-        printf(" %6.2f %10.0f K %10.0f K", cost[k].ps / took, beyond_l2(&cost[k]) / 1024,
-               (cost[k].bytes[KN_DRAM] + cost[k].stored[KN_DRAM]) / 1024);
+        printf(" %6.2f %10.0f K %10.0f K", c->ps / took, beyond_l2(c) / 1024,
+               (c->bytes[KN_DRAM] + c->stored[KN_DRAM]) / 1024);
         if (m->fd >= 0) printf(" %10.0f K", (double)m->misses[k] * (double)p.machine->line / 1024);
         printf("\n");
-        sum[0] += cost[k].ps;
+        sum[0] += c->ps;
         sum[1] += took;
     }
     printf("  %-34s", "all");

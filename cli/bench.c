@@ -71,9 +71,9 @@ typedef struct bench_sum {
 static void add_program(void *user, const kl_program *p) {
     bench_sum *s     = user;
     double    *at    = s->at;
-    double     share = p->nkernel ? p->spent[KN_STAGE_RANGEIFY] / (double)p->nkernel : 0;
+    double     share = p->ncall ? p->spent[KN_STAGE_RANGEIFY] / (double)p->ncall : 0;
     at[AT_NODES] += kg_count(p->g) - 1;
-    at[AT_KERNELS] += (double)p->nkernel;
+    at[AT_KERNELS] += (double)p->ncall;
     at[AT_VISITS] += (double)p->visits;
     at[AT_FIRED] += (double)p->matches;
     at[AT_LOAD] += p->loading;
@@ -186,25 +186,26 @@ static void row(const char *name, double seconds) {
     printf("  %-10s %9.3f ms\n", name, 1e3 * seconds);
 }
 
-static void stage_row(const double *at, const char *name, double seconds, double budget) {
+static void stage_row(const double *at, const char *name, double seconds, double budget, double kernels) {
     printf("  %-10s %9.3f ms %5.1f %%", name, 1e3 * seconds, 100 * seconds / KN_MAX(lowering(at), 1e-9));
-    if (budget > 0) printf(" %8.1f us a kernel, of %g", 1e6 * seconds / KN_MAX(at[AT_DISTINCT], 1), budget);
+    if (budget > 0) printf(" %8.1f us a kernel, of %g", 1e6 * seconds / KN_MAX(kernels, 1), budget);
     putchar('\n');
 }
 
 static void report(const bench_program *b, const double *at) {
     printf("%s: %s\n", b->name, b->title);
-    printf("  %.0f nodes, %.0f kernels, %.0f of them compiled, %.0f nodes out of these\n", at[AT_NODES],
+    printf("  %.0f nodes, %.0f kernels, %.0f of them different, %.0f nodes out of these\n", at[AT_NODES],
            at[AT_KERNELS], at[AT_DISTINCT], at[AT_OUT]);
     row("start", at[AT_START]);
     row("weights", at[AT_WEIGHTS]);
     row("graph", at[AT_GRAPH]);
     double most = 0; /* that the design allows the stages */
     for (int i = KN_STAGE_CALLIFY; i < KN_STAGE_COUNT; i++) {
-        stage_row(at, kn_stage_names[i], at[AT_STAGE + i], budget_us[i]);
+        stage_row(at, kn_stage_names[i], at[AT_STAGE + i], budget_us[i],
+                  at[i == KN_STAGE_RANGEIFY ? AT_KERNELS : AT_DISTINCT]); /* what is equal is found when it is cut */
         most += budget_us[i];
     }
-    stage_row(at, "stages", lowering(at), most);
+    stage_row(at, "stages", lowering(at), most, at[AT_DISTINCT]);
     row("load", at[AT_LOAD]);
     row(b->runs ? "run" : "rest", at[AT_REST]);
     printf("  %-10s %9.3f ms", b->whole ? "total" : "counted", 1e3 * at[AT_COUNTED]);

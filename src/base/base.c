@@ -21,7 +21,7 @@ void *kn_realloc(const kn_alloc *a, void *ptr, size_t old_size, size_t new_size)
 }
 
 void *kn_zalloc(const kn_alloc *a, size_t size) {
-    if (!(a && a->resize) && size && size <= PTRDIFF_MAX) return calloc(1, size); /* pages fresh from the system are 0 */
+    if (!(a && a->resize) && size && size <= PTRDIFF_MAX) return calloc(1, size); /* fresh pages are 0 */
     void *p = kn_realloc(a, NULL, 0, size);
     if (p) memset(p, 0, size);
     return p;

@@ -168,7 +168,7 @@ static inline uint32_t kg_nsrc(const kn_graph *g, kn_ref n) { return kg_node(g, 
 static inline kn_ref   kg_at(const kn_graph *g, kn_ref n, uint32_t i) { return kg_src(g, n)[i]; }
 
 /* Args. */
-static inline const int64_t *kg_words(const kn_graph *g, kn_ref n, int *count) { /* of a word-kind node; count or NULL */
+static inline const int64_t *kg_words(const kn_graph *g, kn_ref n, int *count) { /* of a word kind; count or NULL */
     const int64_t *w = ((const kn_graph_at *)(const void *)g)->words[kg_node(g, n)->arg];
     if (count) *count = (int)w[-1];
     return w;
@@ -270,6 +270,7 @@ kn_ref kg_from_affine(kn_graph *g, const kn_affine *f);
 /* Whole graphs as keys (compare.c): equal when made of the same nodes in the same order. */
 uint64_t kg_graph_hash(const kn_graph *g);
 bool     kg_graph_equal(const kn_graph *a, const kn_graph *b);
+bool     kg_graph_begins(const kn_graph *g, const kn_graph *as); /* g is what `as` is, and perhaps more behind it */
 
 /* ---- folds (fold.c) ------------------------------------------------------------------------------------------ */
 /* REDUCE{op=FUNCTION} of FUNCTION(combine, identity 0..n-1, element 0..n-1): starting from the identities, the combine,

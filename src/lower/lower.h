@@ -1,8 +1,9 @@
 /* lower.h - from tensor graph to compiled kernels: what the eight stages hand each other.
  *
  * Callify copies what the roots need into a fresh graph, with buffers replaced by PARAMs: a kl_program, whose graph is
- * the key of the schedule cache. Rangeify cuts it into kl_kernels, each with a scratch graph of its own, so that
- * kernels lower independently; Optimize, Expand, Select, Linearize and Render take one kernel each, Plan all. */
+ * the key of the schedule cache. Rangeify cuts it into calls of kl_kernels, each with a scratch graph of its own, so
+ * that kernels lower independently, and those that are equal once; Optimize, Expand, Select, Linearize and Render take
+ * one kernel each, Plan all. */
 #ifndef KN_LOWER_H
 #define KN_LOWER_H
 
@@ -27,8 +28,10 @@ typedef struct kl_kernel {
     kn_graph *g;
     kn_ref    root; /* SINK up to Select, then LINEAR */
     char      name[64];
-    kl_arg   *arg; /* PARAM k of the kernel is arg[k] */
-    size_t    nargs, arg_cap;
+    size_t    nargs;   /* PARAM k is argument k of each call */
+    bool      symbolic; /* some arguments are variables */
+    uint64_t  hash;     /* of the graph as it was cut, */
+    kn_ref    cut;      /* and its root */
     int64_t   chunks; /* iterations of the THREAD loop, at most; 1: none */
     kn_ref    bound;  /* of that loop, if it is symbolic: its node */
     double    flops, bytes;
@@ -45,11 +48,16 @@ typedef struct kl_kernel {
     kd_fn     fn; /* loaded code, or NULL: interpreted */
 } kl_kernel;
 
+typedef struct kl_call { /* a kernel run once */
+    size_t  kernel;
+    kl_arg *arg; /* as many as the kernel has; in the program's arena */
+} kl_call;
+
 typedef struct kl_temp {
     int64_t size; /* elements */
     int     dtype;
     int64_t offset;      /* Plan's: bytes into the schedule's one block of temporary memory */
-    int     first, last; /* kernels between which it is live */
+    int     first, last; /* calls between which it is live */
 } kl_temp;
 
 typedef struct kl_param {
@@ -67,7 +75,10 @@ typedef struct kl_program {
     kn_ref          root; /* SINK of STOREs into PARAMs */
     kl_param       *param;
     size_t          nparam, param_cap;
-    kl_kernel      *kernel; /* in the order in which they run */
+    kl_call        *call; /* in the order in which they run */
+    size_t          ncall, call_cap;
+    kn_arena        args;
+    kl_kernel      *kernel; /* in the order of their first calls; no two are cut alike */
     size_t          nkernel, kernel_cap;
     kl_temp        *temp;
     size_t          ntemp, temp_cap;

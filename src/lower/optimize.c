@@ -59,12 +59,22 @@ static void explain_given(const kl_program *p, const kl_kernel *k, ko_model *mod
     kn_str_puts(p->explain, "\n");
 }
 
+/* Kernels are told by the number of their first call; equal ones, called later, share the options. */
+static void explain_kernel(const kl_program *p, const kl_kernel *k) {
+    int told = 0;
+    kn_str_puts(p->explain, "\noptions of kernel ");
+    for (size_t i = 0; i < p->ncall; i++) {
+        if (&p->kernel[p->call[i].kernel] != k) continue;
+        if (told++) kn_str_putf(p->explain, "%s%d", told > 2 ? ", " : ", also of ", (int)i);
+        else kn_str_putf(p->explain, "%d %s", (int)i, k->name);
+    }
+    kn_str_putf(p->explain, "\n    %-18s %12s  %s\n", "lanes", "accesses", ko_cost_columns);
+}
+
 bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     kn_nest nest;
     if (!count_work(k)) return kn_oom(f);
-    if (p->explain)
-        kn_str_putf(p->explain, "\noptions of kernel %d %s\n    %-18s %12s  %s\n", (int)(k - p->kernel), k->name,
-                    "lanes", "accesses", ko_cost_columns);
+    if (p->explain) explain_kernel(p, k);
     if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->opts, KN_MAX_OPTS, p->explain, f);
     if (f->code) return false;
     if (!k->nopts) return true;

@@ -157,13 +157,15 @@ void kl_program_init(kl_program *p, const kn_alloc *a) {
     memset(p, 0, sizeof *p);
     p->alloc   = a;
     p->machine = kn_machine_default();
+    kn_arena_init(&p->args, a);
 }
 
 static void drop_kernels(kl_program *p) {
+    kn_arena_free(&p->args);
+    p->ncall = 0;
     for (size_t i = 0; i < p->nkernel; i++) {
         kl_kernel *k = &p->kernel[i];
         kg_free(k->g);
-        kn_free(p->alloc, k->arg, k->arg_cap * sizeof *k->arg);
         if (k->source) kn_free(p->alloc, k->source, k->source_len + 1);
         if (k->listing) kn_free(p->alloc, k->listing, k->listing_len + 1);
     }
@@ -180,6 +182,7 @@ void kl_program_again(kl_program *p) {
 void kl_program_free(kl_program *p) {
     drop_kernels(p);
     kg_free(p->g);
+    kn_free(p->alloc, p->call, p->call_cap * sizeof *p->call);
     kn_free(p->alloc, p->kernel, p->kernel_cap * sizeof *p->kernel);
     kn_free(p->alloc, p->param, p->param_cap * sizeof *p->param);
     kn_free(p->alloc, p->temp, p->temp_cap * sizeof *p->temp);
@@ -223,12 +226,12 @@ bool kl_rewrite_kernel(kl_program *p, kl_kernel *k, uint64_t groups, kn_fault *f
 }
 
 kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
-    kn_ref *call = kn_zalloc(p->alloc, (p->nkernel + 1) * sizeof *call), r = 0;
+    kn_ref *call = kn_zalloc(p->alloc, (p->ncall + 1) * sizeof *call), r = 0;
     kn_ref *src  = NULL;
     size_t  cap  = 0;
     if (!call) return kn_oom(kg_fault(to)), 0;
-    for (size_t i = 0; i < p->nkernel; i++) {
-        const kl_kernel *k = &p->kernel[i];
+    for (size_t i = 0; i < p->ncall; i++) {
+        const kl_kernel *k = &p->kernel[p->call[i].kernel];
         if (!KN_GROW(p->alloc, src, cap, k->nargs + 1)) {
             kn_oom(kg_fault(to));
             goto done;
@@ -245,17 +248,17 @@ kn_ref kl_schedule_graph(const kl_program *p, kn_graph *to) {
             src[0] = kg_make(to, KN_OP_PROGRAM, 0, kg_intern_words(to, &w, 1), parts, k->machine ? 3 : 2);
         }
         for (size_t a = 0; a < k->nargs; a++) {
-            const kl_arg *g = &k->arg[a];
+            const kl_arg *g = &p->call[i].arg[a];
             if (g->temp) src[a + 1] = kg_buffer(to, g->id, p->temp[g->id].size, p->temp[g->id].dtype, 0, KN_GLOBAL);
             else if (g->var) src[a + 1] = kg_copy(to, p->g, p->param[g->id].var);
             else src[a + 1] = kg_param(to, g->id, p->param[g->id].dtype, &p->param[g->id].size, 1);
         }
         if (!(call[i] = kg_make(to, KN_OP_CALL, 0, 0, src, (uint32_t)k->nargs + 1))) goto done;
     }
-    r = kg_list(to, KN_OP_LINEAR, call, (int)p->nkernel);
+    r = kg_list(to, KN_OP_LINEAR, call, (int)p->ncall);
 done:
     kg_made_as(to, to, 0);
     kn_free(p->alloc, src, cap * sizeof *src);
-    kn_free(p->alloc, call, (p->nkernel + 1) * sizeof *call);
+    kn_free(p->alloc, call, (p->ncall + 1) * sizeof *call);
     return r;
 }

@@ -1,6 +1,6 @@
 /* plan.c - stage 7: storage for what kernels hand each other.
  *
- * Takes: the kernels in order. Gives: for every temporary an offset into one block; temporaries whose lifetimes do not
+ * Takes: the calls in order. Gives: for every temporary an offset into one block; temporaries whose lifetimes do not
  *   overlap share bytes. Holds after: no kernel reads and writes overlapping temporaries.
  * Registers of the C target are the C compiler's. */
 #include "lower/lower.h"
@@ -16,16 +16,16 @@ bool kl_plan(kl_program *p, kn_fault *f) {
         p->temp[i].first  = -1;
         p->temp[i].offset = -1;
     }
-    for (size_t k = 0; k < p->nkernel; k++)
-        for (size_t a = 0; a < p->kernel[k].nargs; a++) {
-            if (!p->kernel[k].arg[a].temp) continue;
-            kl_temp *t = &p->temp[p->kernel[k].arg[a].id];
+    for (size_t k = 0; k < p->ncall; k++)
+        for (size_t a = 0; a < p->kernel[p->call[k].kernel].nargs; a++) {
+            if (!p->call[k].arg[a].temp) continue;
+            kl_temp *t = &p->temp[p->call[k].arg[a].id];
             if (t->first < 0) t->first = (int)k;
             t->last = (int)k;
         }
     p->temp_bytes = 0;
     /* First fit, in the order of first use, among those alive at the same time. */
-    for (size_t k = 0; k < p->nkernel; k++)
+    for (size_t k = 0; k < p->ncall; k++)
         for (size_t i = 0; i < p->ntemp; i++) {
             kl_temp *t = &p->temp[i];
             if (t->first != (int)k) continue;

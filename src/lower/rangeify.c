@@ -3,7 +3,7 @@
  * Takes: the callified SINK of STOREs. Gives: kernels in an order in which they can run, each a SINK of ENDs over
  *   STOREs of scalar expressions; values written once and read by other kernels live in temporaries.
  * Holds after: no movement op but INDEX; every RANGE is closed by one END or REDUCE; axis ids are dense in each kernel,
- *   output loops first; kernels of one form are equal graphs.
+ *   output loops first; kernels of one form are one kernel, called several times.
  *
  * fuse.c decides what is computed where; here the decided values are built and the kernels cut out. */
 #include "lower/rangeify.h"
@@ -252,6 +252,8 @@ typedef struct kl_cut { /* copying kernels out of the ranged graph, with a map t
     size_t    map_cap, stamp_cap, stack_cap;
     uint32_t  now;
     int64_t   next_axis, next_local;
+    kl_arg   *arg; /* of the kernel that is being cut */
+    size_t    arg_cap;
 } kl_cut;
 
 /* A variable of the kernel: that of the program under the number of an argument. */
@@ -268,9 +270,10 @@ static kn_ref cut_node(kl_fuse *z, kl_kernel *k, kl_cut *c, kn_ref n, const kn_r
     kl_program *p = z->p;
     if (kg_op(z->r, n) == KN_OP_PARAM && kg_space(z->r, n) != KN_REG) {
         int64_t slot = kg_field(z->r, n, KN_F_PARAM_slot), size = kg_numel(z->r, n);
-        if (!KN_GROW(p->alloc, k->arg, k->arg_cap, k->nargs + 1)) return kn_oom(z->f), 0;
-        bool temp         = slot >= (int64_t)p->nparam, var = kg_is_variable(z->r, n);
-        k->arg[k->nargs] = (kl_arg){temp, temp ? slot - (int64_t)p->nparam : slot, false, var};
+        if (!KN_GROW(p->alloc, c->arg, c->arg_cap, k->nargs + 1)) return kn_oom(z->f), 0;
+        bool temp        = slot >= (int64_t)p->nparam, var = kg_is_variable(z->r, n);
+        c->arg[k->nargs] = (kl_arg){temp, temp ? slot - (int64_t)p->nparam : slot, false, var};
+        k->symbolic |= var;
         if (var) return variable_arg(k, z->r, n, src);
         return kg_param(k->g, (int64_t)k->nargs++, kg_dtype(z->r, n), &size, 1);
     }
@@ -410,27 +413,14 @@ static bool name_kernel(kl_program *p, kl_kernel *k) {
     return k->root != 0;
 }
 
-static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
-    kl_program *p    = z->p;
-    kn_ref      sink = keep_promises(z, group_sink(z, g));
-    if (!sink) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
-    size_t old_map = c->map_cap, old_stamp = c->stamp_cap;
-    if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) ||
-        !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
-        !KN_GROW(p->alloc, p->kernel, p->kernel_cap, p->nkernel + 1))
-        return kn_oom(z->f);
-    memset(c->map + old_map, 0, (c->map_cap - old_map) * sizeof *c->map);
-    memset(c->stamp + old_stamp, 0, (c->stamp_cap - old_stamp) * sizeof *c->stamp);
-    kl_kernel *k = &p->kernel[p->nkernel];
-    memset(k, 0, sizeof *k);
-    k->chunks = 1;
-    if (!(k->g = kg_new(p->alloc))) return kn_oom(z->f);
+/* The group's graph as a kernel's own, and c->arg. */
+static bool cut_graph(kl_fuse *z, kl_cut *c, const kl_group *gr, kn_ref sink, kl_kernel *k) {
+    if (!(k->g = kg_new(z->p->alloc))) return kn_oom(z->f);
     kg_keep_why(k->g, kg_why(z->r));
-    p->nkernel++;
     c->now++;
     c->next_axis = c->next_local = 0;
-    for (int i = 0; i < z->group[g].nrange; i++)
-        if (!cut_tree(z, k, c, z->group[g].range[i])) return kl_stage_fault("rangeify", k->g, z->f);
+    for (int i = 0; i < gr->nrange; i++)
+        if (!cut_tree(z, k, c, gr->range[i])) return kl_stage_fault("rangeify", k->g, z->f);
     /* Outputs are the first PARAMs. */
     kn_ref  *order;
     uint32_t n;
@@ -438,10 +428,50 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     bool ok = true;
     for (uint32_t i = 0; i < n && ok; i++)
         if (kg_op(z->r, order[i]) == KN_OP_STORE) ok = cut_tree(z, k, c, kg_at(z->r, kg_at(z->r, order[i], 0), 0));
-    for (size_t i = 0; i < k->nargs; i++) k->arg[i].written = true;
-    kn_free(p->alloc, order, n * sizeof *order);
-    ok = ok && (k->root = cut_tree(z, k, c, sink));
-    if (!ok) return kl_stage_fault("rangeify", k->g, z->f);
+    for (size_t i = 0; i < k->nargs; i++) c->arg[i].written = true;
+    kn_free(z->p->alloc, order, n * sizeof *order);
+    ok = ok && (k->root = k->cut = cut_tree(z, k, c, sink));
+    return ok || kl_stage_fault("rangeify", k->g, z->f);
+}
+
+/* The number of a kernel cut like k, nkernel if there is none. Graphs that know where their nodes come from are all
+ * apart. What lowering has added to an older kernel stands behind what was cut. */
+static size_t find_kernel(const kl_program *p, const kl_kernel *k) {
+    size_t i = kg_why(k->g) ? p->nkernel : 0;
+    while (i < p->nkernel && (p->kernel[i].hash != k->hash || p->kernel[i].cut != k->cut ||
+                              !kg_graph_begins(p->kernel[i].g, k->g)))
+        i++;
+    return i;
+}
+
+static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
+    kl_program *p    = z->p;
+    kn_ref      sink = keep_promises(z, group_sink(z, g));
+    if (!sink) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
+    size_t old_map = c->map_cap, old_stamp = c->stamp_cap;
+    if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) ||
+        !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
+        !KN_GROW(p->alloc, p->kernel, p->kernel_cap, p->nkernel + 1) ||
+        !KN_GROW(p->alloc, p->call, p->call_cap, p->ncall + 1))
+        return kn_oom(z->f);
+    memset(c->map + old_map, 0, (c->map_cap - old_map) * sizeof *c->map);
+    memset(c->stamp + old_stamp, 0, (c->stamp_cap - old_stamp) * sizeof *c->stamp);
+    kl_kernel *k = &p->kernel[p->nkernel];
+    *k           = (kl_kernel){.chunks = 1};
+    kl_arg *arg  = NULL;
+    if (!cut_graph(z, c, &z->group[g], sink, k) ||
+        !(arg = kn_arena_copy(&p->args, c->arg, k->nargs * sizeof *arg))) {
+        kg_free(k->g);
+        return z->f->code ? false : kn_oom(z->f);
+    }
+    k->hash      = kg_graph_hash(k->g);
+    size_t which = find_kernel(p, k);
+    p->call[p->ncall++] = (kl_call){which, arg};
+    if (which < p->nkernel) {
+        kg_free(k->g);
+        return true;
+    }
+    p->nkernel++;
     if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds | KN_G_scans, z->f)) return false;
     if (!merge_loops(p, k) || !name_kernel(p, k)) return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);
     return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, z->f);
@@ -522,11 +552,11 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     if (!(kernel_of = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *kernel_of))) goto oom;
     ok = true;
     for (int i = 0; i < count && ok; i++) {
-        size_t before       = p->nkernel;
+        size_t before       = p->ncall;
         kernel_of[order[i]] = -1;
         if (z.group[order[i]].into) continue;
         ok = cut_kernel(&z, &c, order[i]);
-        if (p->nkernel > before) kernel_of[order[i]] = (int)before;
+        if (p->ncall > before) kernel_of[order[i]] = (int)before;
     }
     for (size_t g = 0; g < z.ngroup; g++) kernel_of[g] = kernel_of[kl_group_of(&z, (int)g)];
     if (ok && p->explain) ok = kl_explain(&z, kernel_of);
@@ -538,6 +568,7 @@ done:
     kn_free(p->alloc, c.map, c.map_cap * sizeof *c.map);
     kn_free(p->alloc, c.stamp, c.stamp_cap * sizeof *c.stamp);
     kn_free(p->alloc, c.stack, c.stack_cap * sizeof *c.stack);
+    kn_free(p->alloc, c.arg, c.arg_cap * sizeof *c.arg);
     fuse_free(&z);
     return ok;
 }

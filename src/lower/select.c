@@ -8,8 +8,7 @@
 bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f) {
     const kt_target *t = kt_of(&p->target);
     if (!kl_rewrite_kernel(p, k, t->groups, f)) return false;
-    for (size_t a = 0; t->cut && a < k->nargs; a++)
-        if (k->arg[a].var)
-            return kn_fail(f, KN_ERR_UNSUPPORTED, "select: kernels with symbolic sizes have no machine code yet");
+    if (t->cut && k->symbolic)
+        return kn_fail(f, KN_ERR_UNSUPPORTED, "select: kernels with symbolic sizes have no machine code yet");
     return !t->cut || t->cut(k->g, &k->root, &p->target, f) || kl_stage_fault("select", k->g, f);
 }

@@ -224,12 +224,13 @@ static void call_part(void *arg, int64_t lo, int64_t hi) {
     if (lo < hi) c->fn(c->bufs, c->vars, lo, hi);
 }
 
-static bool interpret(kr_context *rt, kr_schedule *s, const kl_kernel *k, void **bufs, kn_fault *f) {
+static bool interpret(kr_context *rt, kr_schedule *s, const kl_call *c, void **bufs, kn_fault *f) {
     const kl_program *p = &s->p;
+    const kl_kernel  *k = &p->kernel[c->kernel];
     kn_array *slot = kn_zalloc(rt->a, (k->nargs + 1) * sizeof *slot);
     if (!slot) return kn_oom(f);
     for (size_t i = 0; i < k->nargs; i++) {
-        const kl_arg *g = &k->arg[i];
+        const kl_arg *g = &c->arg[i];
         slot[i] = g->temp ? (kn_array){bufs[i], p->temp[g->id].size, p->temp[g->id].dtype}
                           : (kn_array){bufs[i], p->param[g->id].size, p->param[g->id].dtype};
     }
@@ -271,24 +272,26 @@ bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault
     const kr_room *room  = &rt->room[s->id];
     void         **bufs  = room->bufs;
     bool           ok    = true;
-    for (size_t i = 0; i < s->p.nkernel && ok; i++) {
-        const kl_kernel *k = &s->p.kernel[i];
+    for (size_t i = 0; i < s->p.ncall && ok; i++) {
+        const kl_call   *call = &s->p.call[i];
+        const kl_kernel *k    = &s->p.kernel[call->kernel];
         for (size_t a = 0; a < k->nargs; a++) {
-            bufs[a] = k->arg[a].temp ? (char *)room->temp + s->p.temp[k->arg[a].id].offset : data[k->arg[a].id];
-            if (k->arg[a].var) room->vars[a] = *(const int64_t *)bufs[a];
+            const kl_arg *arg = &call->arg[a];
+            bufs[a]           = arg->temp ? (char *)room->temp + s->p.temp[arg->id].offset : data[arg->id];
+            if (arg->var) room->vars[a] = *(const int64_t *)bufs[a];
         }
-        ok = progress(rt, "running", (double)i / (double)s->p.nkernel, f);
+        ok = progress(rt, "running", (double)i / (double)s->p.ncall, f);
         if (!ok) break;
         kr_call c = {k->fn, bufs, room->vars};
         int64_t chunks = k->bound ? chunks_now(k, room->vars) : k->chunks;
         bool    share  = chunks > 1 && k->flops + k->bytes > SHARE_WORK && !rt->idle && !rt->interpret;
-        if (rt->interpret) ok = interpret(rt, s, k, bufs, f);
+        if (rt->interpret) ok = interpret(rt, s, call, bufs, f);
         else if (share) ok = kr_share_out(rt->shared, chunks, call_part, &c, f);
         else if (!rt->idle) call_part(&c, 0, chunks);
         rt->stats.kernels_run++;
         rt->stats.flops += (uint64_t)k->flops;
     }
-    rt->stats.kernels_last = s->p.nkernel;
+    rt->stats.kernels_last = s->p.ncall;
     rt->stats.run_seconds += kn_now() - start;
     return ok;
 }

@@ -207,12 +207,13 @@ static void run_kernels(trial *t, const kd_unit *u) {
     char *temp        = aligned_alloc(128, ((size_t)t->p.temp_bytes + 255) / 128 * 128);
     void *bufs[SLOTS] = {0};
     clear(t);
-    for (size_t i = 0; temp && i < t->p.nkernel; i++) {
-        const kl_kernel *k = &t->p.kernel[i];
+    for (size_t i = 0; temp && i < t->p.ncall; i++) {
+        const kl_call   *c = &t->p.call[i];
+        const kl_kernel *k = &t->p.kernel[c->kernel];
         if (!CHECK(k->nargs <= SLOTS)) break;
         for (size_t a = 0; a < k->nargs; a++)
-            bufs[a] = k->arg[a].temp ? temp + t->p.temp[k->arg[a].id].offset : t->slot[k->arg[a].id].data;
-        if (k->chunks) u[i].fn(bufs, NULL, 0, k->chunks);
+            bufs[a] = c->arg[a].temp ? temp + t->p.temp[c->arg[a].id].offset : t->slot[c->arg[a].id].data;
+        if (k->chunks) u[c->kernel].fn(bufs, NULL, 0, k->chunks);
     }
     free(temp);
 }

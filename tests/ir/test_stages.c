@@ -174,13 +174,14 @@ static bool run_kernels(program *q, const kd_unit *u, int parts) {
     char  *temp = aligned_alloc(128, (size_t)q->p.temp_bytes + 128);
     void **bufs = calloc(MAX_SLOTS * 4, sizeof *bufs);
     if (!CHECK(temp && bufs)) return false;
-    for (size_t i = 0; i < q->p.nkernel; i++) {
-        const kl_kernel *k = &q->p.kernel[i];
+    for (size_t i = 0; i < q->p.ncall; i++) {
+        const kl_call   *c = &q->p.call[i];
+        const kl_kernel *k = &q->p.kernel[c->kernel];
         for (size_t a = 0; a < k->nargs && a < MAX_SLOTS * 4; a++)
-            bufs[a] = k->arg[a].temp ? temp + q->p.temp[k->arg[a].id].offset : q->slot[k->arg[a].id].data;
+            bufs[a] = c->arg[a].temp ? temp + q->p.temp[c->arg[a].id].offset : q->slot[c->arg[a].id].data;
         for (int part = parts; part-- > 0;) { /* the last part first: no order may matter */
             int64_t lo = k->chunks * part / parts, hi = k->chunks * (part + 1) / parts;
-            if (lo < hi) u[i].fn(bufs, NULL, lo, hi);
+            if (lo < hi) u[c->kernel].fn(bufs, NULL, lo, hi);
         }
     }
     free(temp);

@@ -16,7 +16,7 @@ static int kernels_of(const char *text, kn_str *out) {
     kl_program_init(&p, NULL);
     p.explain   = out;
     kn_ref root = kg_parse(g, text, strlen(text), &f);
-    if (CHECK(root && kl_program_from(&p, g, root, slot, 32, &n, &f) && kl_lower(&p, &run, &f))) n = (int)p.nkernel;
+    if (CHECK(root && kl_program_from(&p, g, root, slot, 32, &n, &f) && kl_lower(&p, &run, &f))) n = (int)p.ncall;
     else printf("  %s\n", f.text);
     kl_program_free(&p);
     kg_free(g);
@@ -98,11 +98,42 @@ static void test_layers(void) {
     kn_str_free(&s);
 }
 
+/* Kernels that differ in their arguments alone are one. */
+static void test_equal_kernels(void) {
+    static const char text[] =
+        "%x = PARAM {slot=0} [1, 64, 1]\n%u = PARAM {slot=1} [1, 64, 64]\n%v = PARAM {slot=2} [1, 64, 64]\n"
+        "%w = PARAM {slot=3} [1, 64, 64]\n%1 = REDUCE {op=ADD, axes=(1)} (MUL %x %u)\n"
+        "%2 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %1 [1, 64, 1]) %v)\n%3 = MAX (RESHAPE %2 [1, 64, 1]) 0.0:f32\n"
+        "%4 = REDUCE {op=ADD, axes=(1)} (MUL %3 %w)\n%5 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %4 [1, 64, 1]) %u)\n";
+    static const size_t kernel[] = {0, 1, 0, 0}; /* the second ends with the MAX */
+    kl_program p;
+    kn_fault   f   = {0};
+    kn_graph  *g   = kg_new(NULL);
+    kl_run     run = {.stop = KN_STAGE_PLAN};
+    int        slot[4], n;
+    kl_program_init(&p, NULL);
+    kn_ref root = kg_parse(g, text, strlen(text), &f);
+    if (!CHECK(root && kl_program_from(&p, g, root, slot, 4, &n, &f) && kl_lower(&p, &run, &f)))
+        printf("  %s\n", f.text);
+    CHECK_EQ(p.nkernel, 2);
+    if (CHECK_EQ(p.ncall, 4))
+        for (int i = 0; i < 4; i++) {
+            const kl_arg *a = p.call[i].arg;
+            CHECK_EQ(p.call[i].kernel, kernel[i]);
+            CHECK_EQ(p.kernel[kernel[i]].nargs, 3);
+            CHECK(a[0].written && !a[1].written && !a[2].written);
+            if (i) CHECK(a[1].temp && a[1].id == p.call[i - 1].arg[0].id);
+        }
+    kl_program_free(&p);
+    kg_free(g);
+}
+
 int main(void) {
     RUN(test_merges);
     RUN(test_stay_apart);
     RUN(test_streams);
     RUN(test_strangers);
     RUN(test_layers);
+    RUN(test_equal_kernels);
     return check_result();
 }
