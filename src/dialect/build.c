@@ -85,6 +85,10 @@ kn_ref kg_flip(kn_graph *g, kn_ref x, const int64_t *flags, int rank) {
     return make_words(g, KN_OP_FLIP, flags, rank, &x, 1);
 }
 
+kn_ref kg_replicated(kn_graph *g, kn_ref x, const int64_t *axes, int naxes) {
+    return make_words(g, KN_OP_REPLICATED, axes, naxes, &x, 1);
+}
+
 kn_ref kg_pad(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank) {
     return kg_op3(g, KN_OP_PAD, x, kg_dims_node(g, offset, rank), kg_dims_node(g, dims, rank));
 }

@@ -4,7 +4,8 @@
  * every state of the ranges it depends on. The first round of a loop finds what the body needs by walking the graph;
  * the rounds after it run the loop's tape, the nodes that depend on its innermost range in the order of that walk.
  * Order among effects: AFTER runs its deps before its value, STORE its value before its target, a SINK or GROUP its
- * sources from the left. All walks keep an explicit stack; only bodies of CALL and FUNCTION nest, and only so deep. */
+ * sources from the left. All walks keep an explicit stack; only bodies of CALL and FUNCTION nest, and only so deep. A
+ * thread that waits for others leaves its stack as it is, and goes on from there. */
 #include "dialect/eval_inside.h"
 
 #include <string.h>
@@ -35,8 +36,7 @@ static ev_kind ev_classify(const ev *e, ev_cell *c) {
         c->root = (uint32_t)(c - e->cell);
         return EV_PLACE;
     case KN_OP_AFTER: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_PERMUTE: case KN_OP_FLIP:
-    case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_SHRINK: case KN_OP_REPLICATED: case KN_OP_INDEX: case KN_OP_SLICE:
-    case KN_OP_BITCAST:
+    case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_SHRINK: case KN_OP_INDEX: case KN_OP_SLICE: case KN_OP_BITCAST:
         c->root = s0->root;
         return (ev_kind)s0->kind;
     case KN_OP_STACK: /* addresses not yet read, all in one buffer */
@@ -90,6 +90,7 @@ static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
     if (c->op == KN_OP_INS) c->op = (uint8_t)kg_field(g, id, KN_F_INS_op);
     if (c->op == KN_OP_RANGE) e->loops |= kg_field(g, id, KN_F_RANGE_rank) == 0;
     if (c->op == KN_OP_SPECIAL) e->loops = true, e->nspecial++;
+    e->nmeet += kn_ev_meets(e, c);
     uint32_t *s = kn_arena_get(&e->arena, ((size_t)nd->nsrc + 1) * sizeof *s);
     if (!s) return kn_oom(e->fault);
     uint32_t self = (uint32_t)(c - e->cell);
@@ -119,7 +120,7 @@ static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
 }
 
 /* Cells for all below the root, but for the bodies of CALLs and FUNCTIONs. Sources come before their users. */
-static bool ev_prepare(ev *e, kn_ref root) {
+bool kn_ev_open(ev *e, kn_ref root) {
     size_t    size = (size_t)root + 1;
     uint32_t *map = kn_zalloc(e->alloc, size * sizeof *map);
     if (!map) return kn_oom(e->fault);
@@ -149,7 +150,7 @@ static void ev_drop(ev *e, ev_cell *c) {
     c->val = NULL;
 }
 
-static void ev_free(ev *e) {
+void kn_ev_close(ev *e) {
     for (uint32_t i = 0; i < e->ncell; i++) {
         ev_cell *c = &e->cell[i];
         ev_drop(e, c);
@@ -198,6 +199,11 @@ static bool ev_step(ev *e, ev_cell *c) {
         }
         if (kn_alu(c->op, c->dtype, dt, s, &c->one)) return !sh->check || kn_ev_check(e, c);
     }
+    if (e->group && kn_ev_meets(e, c)) {
+        e->blocked = e->passed ? 0 : (uint32_t)(c - e->cell) + 1;
+        e->passed  = false;
+        return true; /* what they make together is there once they have met */
+    }
     return kn_ev_compute(e, c) && (!sh->check || kn_ev_check(e, c));
 }
 
@@ -229,6 +235,7 @@ static bool ev_node(ev *e, ev_frame *f) {
         return true;
     }
     if (!ev_step(e, c)) return false;
+    if (e->blocked) return true;
     c->key = ev_key(e, c);
     ev_release(e, c);
     e->stack_n--;
@@ -281,6 +288,7 @@ static bool ev_tape(ev *e, ev_frame *f) {
         if (d->key == now) continue;
         if (d->loop) return ev_push(e, EV_NODE, k, 0);
         if (!ev_step(e, d)) return false;
+        if (e->blocked) return f->at--, true;
         d->key = now;
     }
     e->stack_n--;
@@ -354,143 +362,129 @@ static bool ev_loop(ev *e, ev_frame *f) {
     return !e->shared->check || kn_ev_check(e, c);
 }
 
-/* Makes a cell current. */
-static bool ev_run(ev *e, uint32_t cell) {
-    size_t base = e->stack_n;
-    bool   ok = ev_demand(e, cell);
-    while (ok && e->stack_n > base) {
+/* Runs what stands on the stack above `base`; where the thread has to wait, it stays there. */
+static bool ev_unwind(ev *e, size_t base) {
+    bool ok = true;
+    while (ok && !e->blocked && e->stack_n > base) {
         ev_frame *f = &e->stack[e->stack_n - 1];
         ok = f->what == EV_NODE ? ev_node(e, f) : f->what == EV_TAPE ? ev_tape(e, f) : ev_loop(e, f);
     }
-    e->stack_n = base;
+    if (!ok) e->stack_n = base;
     return ok;
+}
+
+/* Makes a cell current. */
+static bool ev_run(ev *e, uint32_t cell) {
+    size_t base = e->stack_n;
+    return ev_demand(e, cell) && ev_unwind(e, base);
 }
 
 /* ---- linear code --------------------------------------------------------------------------------------------- */
 
-typedef struct ev_linear {
-    ev             *e;
-    const uint32_t *list;
-    uint32_t        n, pc;
-    uint32_t       *at;    /* of a cell: its place in the list + 1 */
-    int64_t        *bound; /* of a RANGE's cell */
-} ev_linear;
-
 /* Goes on behind a loop of an END: to the next round of range `level` (counted from 1) or of one around it, else behind
  * the END. */
-static bool ev_close(ev_linear *l, uint32_t end, uint32_t level) {
-    ev_cell *c = &l->e->cell[end];
+static bool ev_end(ev *e, uint32_t end, uint32_t level) {
+    ev_linear *l = &e->linear;
+    ev_cell   *c = &e->cell[end];
     for (; level > 0; level--) {
         uint32_t k = c->src[level];
-        ev_cell *r = &l->e->cell[k];
+        ev_cell *r = &e->cell[k];
         if (!l->at[k] || l->at[k] > l->at[end])
-            return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: END %%%u closes a RANGE that was not opened before it",
+            return kn_fail(e->fault, KN_ERR_ARG, "LINEAR: END %%%u closes a RANGE that was not opened before it",
                            c->id);
         if (r->stamp && ++r->one.i < l->bound[k]) {
-            r->stamp = ++l->e->clock;
+            r->stamp = ++e->clock;
             l->pc    = l->at[k];
             return true;
         }
         r->stamp = 0;
     }
-    c->key = ev_key(l->e, c);
+    c->key = ev_key(e, c);
     l->pc  = l->at[end];
     return true;
 }
 
-static bool ev_open(ev_linear *l, uint32_t k) {
-    ev_cell *r = &l->e->cell[k];
-    if (!ev_run(l->e, r->src[0]) || !ev_read_bound(l->e, k, &l->bound[k])) return false;
+/* What a loop's bound or an IF asks for: no thread can wait within it. */
+static bool ev_run_now(ev *e, uint32_t cell) {
+    if (!ev_run(e, cell)) return false;
+    if (!e->blocked) return true;
+    return kn_fail(e->fault, KN_ERR_ARG, "LINEAR: %s %%%u is not listed before what needs it",
+                   kn_ops[e->cell[e->blocked - 1].op].name, e->cell[e->blocked - 1].id);
+}
+
+static bool ev_enter(ev *e, uint32_t k) {
+    ev_linear *l = &e->linear;
+    ev_cell   *r = &e->cell[k];
+    if (!ev_run_now(e, r->src[0]) || !ev_read_bound(e, k, &l->bound[k])) return false;
     l->pc++;
     if (l->bound[k] > 0) {
         r->one.i = 0;
-        r->stamp = ++l->e->clock;
+        r->stamp = ++e->clock;
         return true;
     }
     for (uint32_t i = l->pc; i < l->n; i++) {
-        const ev_cell *c = &l->e->cell[l->list[i]];
+        const ev_cell *c = &e->cell[l->list[i]];
         for (uint32_t j = 1; c->op == KN_OP_END && j < c->nsrc; j++)
-            if (c->src[j] == k) return ev_close(l, l->list[i], j);
+            if (c->src[j] == k) return ev_end(e, l->list[i], j);
     }
-    return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: RANGE %%%u is not closed", r->id);
+    return kn_fail(e->fault, KN_ERR_ARG, "LINEAR: RANGE %%%u is not closed", r->id);
 }
 
-/* Skips to behind the ENDIF; what is skipped counts as done, so that nothing behind it runs it. */
-static bool ev_skip(ev_linear *l, uint32_t k) {
-    for (l->pc++; l->pc < l->n; l->pc++) {
-        ev_cell *c = &l->e->cell[l->list[l->pc]];
-        if (c->op == KN_OP_ENDIF && c->src[0] == k) return true;
-        if (c->kind == EV_EFFECT) c->key = ev_key(l->e, c);
+/* IF: where its gate is false it skips to behind the ENDIF; what is skipped counts as done, so that nothing behind it
+ * runs it. */
+static bool ev_if(ev *e, uint32_t k) {
+    ev_linear       *l = &e->linear;
+    kn_scalar        one, *tmp = NULL;
+    const kn_scalar *gate = ev_run_now(e, e->cell[k].src[0])
+                                ? kn_ev_values(e, &e->cell[e->cell[k].src[0]], &one, &tmp) : NULL;
+    if (!gate) return false;
+    l->pc++;
+    for (; !gate->i && l->pc < l->n; l->pc++) {
+        ev_cell *c = &e->cell[l->list[l->pc]];
+        if (c->op == KN_OP_ENDIF && c->src[0] == k) break;
+        if (c->kind == EV_EFFECT) c->key = ev_key(e, c);
     }
-    return kn_fail(l->e->fault, KN_ERR_ARG, "LINEAR: IF %%%u has no ENDIF", l->e->cell[k].id);
+    if (l->pc == l->n) return kn_fail(e->fault, KN_ERR_ARG, "LINEAR: IF %%%u has no ENDIF", e->cell[k].id);
+    l->pc += !gate->i;
+    return true;
 }
 
-static bool ev_run_linear(ev *e, const ev_cell *root) {
-    ev_linear l = {.e = e, .list = root->src, .n = root->nsrc};
-    size_t    n = e->ncell;
-    bool      ok = true;
-    l.at    = kn_zalloc(e->alloc, n * sizeof *l.at);
-    l.bound = kn_zalloc(e->alloc, n * sizeof *l.bound);
-    if (!l.at || !l.bound) ok = kn_oom(e->fault);
-    for (uint32_t i = 0; ok && i < l.n; i++) l.at[l.list[i]] = i + 1;
-    while (ok && l.pc < l.n) {
-        uint32_t k = l.list[l.pc];
+static bool ev_go_linear(ev *e, const ev_cell *root) {
+    ev_linear *l = &e->linear;
+    bool       ok = true;
+    if (!l->at) {
+        *l = (ev_linear){.list = root->src, .n = root->nsrc};
+        l->at    = kn_arena_get(&e->arena, e->ncell * sizeof *l->at);
+        l->bound = kn_arena_get(&e->arena, e->ncell * sizeof *l->bound);
+        if (!l->at || !l->bound) return kn_oom(e->fault);
+        memset(l->at, 0, e->ncell * sizeof *l->at);
+        for (uint32_t i = 0; i < l->n; i++) l->at[l->list[i]] = i + 1;
+    }
+    if (e->stack_n) { /* where the thread waited */
+        if (!ev_unwind(e, 0)) return false;
+        l->pc += !e->blocked;
+    }
+    while (ok && !e->blocked && l->pc < l->n) {
+        uint32_t k = l->list[l->pc];
         ev_cell *c = &e->cell[k];
         if (c->op == KN_OP_RANGE && c->nrange) {
-            ok = ev_open(&l, k);
+            ok = ev_enter(e, k);
         } else if (c->op == KN_OP_END) {
-            ok = ev_close(&l, k, c->nsrc - 1);
+            ok = ev_end(e, k, c->nsrc - 1);
         } else if (c->op == KN_OP_IF) {
-            kn_scalar        one, *tmp = NULL;
-            const kn_scalar *gate = NULL;
-            ok = ev_run(e, c->src[0]) && (gate = kn_ev_values(e, &e->cell[c->src[0]], &one, &tmp)) != NULL;
-            if (ok && !gate->i) ok = ev_skip(&l, k);
-            l.pc++;
+            ok = ev_if(e, k);
         } else {
             ok = c->op == KN_OP_ENDIF || ev_run(e, k);
-            l.pc++;
+            l->pc += !e->blocked;
         }
     }
-    kn_free(e->alloc, l.at, n * sizeof *l.at);
-    kn_free(e->alloc, l.bound, n * sizeof *l.bound);
     return ok;
 }
 
-/* ---- hardware indices ---------------------------------------------------------------------------------------- */
-
-/* The next combination of the SPECIALs' values, which outdates every result; false behind the last. */
-static bool ev_next_special(ev *e) {
-    bool more = false;
-    for (uint32_t i = 0; i < e->ncell && !more; i++) {
-        ev_cell *c = &e->cell[i];
-        if (c->op != KN_OP_SPECIAL) continue;
-        more = ++c->one.i < e->cell[c->src[0]].one.i;
-        if (!more) c->one.i = 0;
-    }
-    for (uint32_t i = 0; i < e->ncell && more; i++)
-        if (e->cell[i].op != KN_OP_CONST) e->cell[i].key = 0;
-    return more;
-}
-
-static bool ev_run_root(ev *e) {
+bool kn_ev_go(ev *e) {
     uint32_t root = e->ncell - 1;
-    bool     some = true;
-    for (uint32_t i = 0; i < e->ncell && e->nspecial; i++) {
-        ev_cell *c = &e->cell[i];
-        if (c->op == KN_OP_BARRIER)
-            return kn_fail(e->fault, KN_ERR_UNSUPPORTED, "eval: BARRIER %%%u among SPECIALs: threads run one by one",
-                           c->id);
-        if (c->op != KN_OP_SPECIAL) continue;
-        const ev_cell *bound = &e->cell[c->src[0]];
-        if (bound->op != KN_OP_CONST)
-            return kn_fail(e->fault, KN_ERR_UNSUPPORTED, "eval: SPECIAL %%%u needs a constant bound", c->id);
-        some = some && bound->one.i > 0;
-    }
-    if (!some) return true;
-    do {
-        if (!(e->cell[root].op == KN_OP_LINEAR ? ev_run_linear(e, &e->cell[root]) : ev_run(e, root))) return false;
-    } while (e->nspecial && ev_next_special(e));
-    return true;
+    if (e->cell[root].op == KN_OP_LINEAR) return ev_go_linear(e, &e->cell[root]);
+    return e->stack_n ? ev_unwind(e, 0) : ev_run(e, root);
 }
 
 /* ---- entry --------------------------------------------------------------------------------------------------- */
@@ -573,12 +567,10 @@ bool kn_ev_run(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, i
         return kn_fail(f, KN_ERR_UNSUPPORTED, "eval: CALL and FUNCTION bodies nest more than %d deep", EV_MAX_DEPTH);
     sh->depth++;
     kn_arena_init(&e.arena, e.alloc);
-    bool ok = ev_prepare(&e, root);
-    if (ok) {
-        ev_cell *c = &e.cell[e.ncell - 1];
-        ok         = ev_run_root(&e) && ev_results(&e, c, out, nout);
-    }
-    ev_free(&e);
+    e.local = &e.temps;
+    bool ok = kn_ev_open(&e, root) && (e.nspecial ? kn_ev_groups(&e, root) : kn_ev_go(&e)) &&
+              ev_results(&e, &e.cell[e.ncell - 1], out, nout);
+    kn_ev_close(&e);
     sh->depth--;
     return ok;
 }

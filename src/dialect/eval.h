@@ -5,12 +5,16 @@
  *   - a SINK of effects: tensor-level STOREs (after Callify), ranged kernels (RANGE, END, REDUCE over ranges), and
  *     expanded kernels, whose values have shapes and whose accumulators are BUFFER{REG};
  *   - a LINEAR: of CALLs (a schedule), or of a kernel's nodes in order (RANGE opens a loop, END closes it).
- * A program with SPECIALs runs once for every combination of their values, one after the other; it must have no
- * BARRIER. PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument); a program with
- * symbolic sizes runs at the values that its variables have there. BUFFERs inside the program are
- * temporaries, filled with a pattern so that a read before the first write shows. Exact integer arithmetic; floats are
- * rounded to their dtype after every op (MULACC once). A read or write out of bounds, a bad slot, a HOLE: an error,
- * never a crash. */
+ * A program with SPECIALs runs once for every combination of their values, one after the other. Where it has a BARRIER,
+ * or a WMMA of several threads, the threads of a group (one for each combination of the SPECIALs lidx0, lidx1, ...,
+ * which counts lidx0 first) run side by side up to it and share LOCAL storage: a barrier that not all of them reach is
+ * an error. A WMMA is D = A B + C of row-major matrices: thread t of `threads` holds the t-th part of each, as many
+ * elements as its fragment has; products and sums are rounded together, in the order of k.
+ *
+ * PARAM k is slots[k] (in a CALL's body: the CALL's k-th argument); a program with symbolic sizes runs at the values
+ * that its variables have there. BUFFERs inside the program are temporaries, filled with a pattern so that a read
+ * before the first write shows. Exact integer arithmetic; floats are rounded to their dtype after every op (MULACC
+ * once). A read or write out of bounds, a bad slot, a HOLE: an error, never a crash. */
 #ifndef KN_EVAL_H
 #define KN_EVAL_H
 

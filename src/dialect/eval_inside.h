@@ -1,4 +1,5 @@
-/* eval_inside.h - the inside of the interpreter, for eval.c (control), eval_ops.c and eval_fold.c (data) only.
+/* eval_inside.h - the inside of the interpreter, for eval.c (control), eval_group.c (threads), eval_ops.c and
+ * eval_fold.c (data) only.
  *
  * An instance runs one body: the program's root, or the body of a CALL or FUNCTION with its arguments as slots. Every
  * node below the root has a cell, which keeps the node's last result and the moment it was computed. Time is counted by
@@ -81,6 +82,14 @@ typedef struct ev_shared {
     int           depth;
 } ev_shared;
 
+/* A LINEAR as it runs. */
+typedef struct ev_linear {
+    const uint32_t *list;
+    uint32_t        n, pc;
+    uint32_t       *at;    /* of a cell: its place in the list + 1 */
+    int64_t        *bound; /* of a RANGE's cell */
+} ev_linear;
+
 typedef struct ev {
     kn_graph       *g;
     const kn_alloc *alloc;
@@ -92,13 +101,28 @@ typedef struct ev {
     ev_cell        *cell;
     uint32_t        ncell;
     bool            loops;
-    uint32_t        nspecial;
+    uint32_t        nspecial, nmeet; /* cells at which threads of a group wait for each other */
+    bool            group;   /* a thread of one (eval_group.c) */
+    uint32_t        blocked; /* cell + 1 where it waits; 0: it runs */
+    bool            passed;  /* the others have come: the cell may be computed */
+    ev_linear       linear;
     uint64_t        clock;
     uint32_t        mark;
     ev_frame       *stack;
     size_t          stack_cap, stack_n;
-    ev_store       *temps; /* LOCAL and REG */
+    ev_store       *temps, **local; /* REG, and LOCAL where no group shares it; where LOCAL is */
 } ev;
+
+/* An instance of root: its cells; what root needs run from where it stands, until it is done or e->blocked is set; the
+ * memory given back. Control (eval.c). */
+bool kn_ev_open(ev *e, kn_ref root);
+bool kn_ev_go(ev *e);
+void kn_ev_close(ev *e);
+/* Groups of threads (eval_group.c): BARRIER, and WMMA of several threads. */
+bool kn_ev_meets(const ev *e, const ev_cell *c);
+bool kn_ev_groups(ev *e, kn_ref root);
+/* The product of matrices whose parts n threads hold; the result's parts into their cells. */
+bool kn_ev_wmma(ev *const *thread, int64_t n, uint32_t cell);
 
 /* One step of a node that is not a loop; its children are current. */
 bool kn_ev_compute(ev *e, ev_cell *c);

@@ -121,7 +121,7 @@ static bool ev_param(ev *e, ev_cell *c) {
     return true;
 }
 
-/* Storage of its own, by slot: GLOBAL shared by the whole run, LOCAL and REG by the instance. */
+/* Storage of its own, by slot: GLOBAL shared by the whole run, LOCAL by the group, REG of the thread. */
 static bool ev_buffer(ev *e, ev_cell *c) {
     int64_t slot = kg_field(e->g, c->id, KN_F_BUFFER_slot), bytes;
     int     space = (int)kg_field(e->g, c->id, KN_F_BUFFER_space);
@@ -129,7 +129,7 @@ static bool ev_buffer(ev *e, ev_cell *c) {
     if (c->store) return true;
     if (!c->fixed || !kn_mul_ok(c->numel, kn_dsize(c->dtype), &bytes))
         return ev_bad(e, c, KN_ERR_SHAPE, "size out of range");
-    ev_store **list = global ? &e->shared->globals : &e->temps, *s = *list;
+    ev_store **list = global ? &e->shared->globals : space == KN_LOCAL ? e->local : &e->temps, *s = *list;
     while (s && (s->slot != slot || s->space != space)) s = s->next;
     if (!s) {
         s = global ? kn_realloc(e->alloc, NULL, 0, sizeof *s) : kn_arena_get(&e->arena, sizeof *s);
@@ -249,6 +249,29 @@ static bool ev_move(ev *e, ev_cell *c) {
         bool in = true;
         for (int d = 0; c->op == KN_OP_PAD && d < w.rank; d++) in = in && w.idx[d] >= lo[d] && w.idx[d] < hi[d];
         c->val[i] = in ? x[w.at[0]] : zero;
+    }
+    ev_done(e, s, tmp);
+    return ok;
+}
+
+/* The first of copies along axes that collapse; the others must have the same bits. */
+static bool ev_replicated(ev *e, ev_cell *c) {
+    ev_cell         *s = ev_src(e, c, 0);
+    int              rank;
+    const int64_t   *dims = ev_dims(e, s, &rank);
+    kn_scalar        one, *tmp = NULL;
+    const kn_scalar *x = NULL;
+    ev_walk          w;
+    bool             ok = s->fixed && kn_ev_room(e, c) && (x = kn_ev_values(e, s, &one, &tmp)) != NULL;
+    if (!s->fixed) return ev_bad(e, c, KN_ERR_UNSUPPORTED, "a symbolic shape");
+    ev_walk_init(&w, dims, rank, 1);
+    ev_walk_broadcast(&w, 0, kg_shape(e->g, c->id, NULL), rank);
+    if (ok && c->numel > s->numel) ok = ev_bad(e, c, KN_ERR_SHAPE, "there is no copy");
+    for (int64_t i = 0; ok && i < s->numel; i++, ev_walk_next(&w)) {
+        bool first = true;
+        for (int d = 0; d < rank; d++) first = first && (w.idx[d] == 0 || w.stride[0][d]);
+        if (first) c->val[w.at[0]] = x[i];
+        else if (c->val[w.at[0]].i != x[i].i) ok = ev_bad(e, c, KN_ERR_ARG, "the copies differ");
     }
     ev_done(e, s, tmp);
     return ok;
@@ -503,6 +526,30 @@ static bool ev_reduce_axes(ev *e, ev_cell *c) {
     return ok;
 }
 
+/* The shards lie one after the other along the sharded axis. */
+static bool ev_allreduce(ev *e, ev_cell *c) {
+    ev_cell       *a = ev_src(e, c, 0);
+    int            axis = kg_axis(e->g, a->id), rank, op = (int)kg_field(e->g, c->id, KN_F_ALLREDUCE_op);
+    const int64_t *dims = ev_dims(e, c, &rank);
+    int64_t        inner = 1, n = kg_device_count(e->g, (uint32_t)kg_field(e->g, c->id, KN_F_ALLREDUCE_devices));
+    kn_scalar      one, *tmp = NULL, id = kn_identity(op, c->dtype);
+    int            dt[2] = {c->dtype, c->dtype};
+    if (n == 1) return ev_copy_values(e, c, a);
+    for (int d = axis; d < rank; d++) inner *= dims[d];
+    const kn_scalar *x = kn_ev_values(e, a, &one, &tmp);
+    bool             ok = x && kn_ev_room(e, c);
+    for (int64_t i = 0; ok && i < c->numel; i++) {
+        c->val[i] = id;
+        for (int64_t k = 0; ok && k < n; k++) {
+            kn_scalar in[2] = {c->val[i], x[(i / inner * n + k) * inner + i % inner]};
+            if (!kn_alu(op, c->dtype, dt, in, &c->val[i]))
+                ok = ev_bad(e, c, KN_ERR_DTYPE, "not defined for this dtype");
+        }
+    }
+    ev_done(e, a, tmp);
+    return ok;
+}
+
 static bool ev_load(ev *e, ev_cell *c) {
     ev_cell *b = ev_src(e, c, 0);
     if (c->nsrc == 1) {
@@ -688,14 +735,16 @@ bool kn_ev_compute(ev *e, ev_cell *c) {
     case KN_OP_TUPLE:
     case KN_OP_GROUP:
     case KN_OP_SINK:
-    case KN_OP_BARRIER:
+    case KN_OP_BARRIER: /* of one thread, or of a group that has come together */
     case KN_OP_PREFETCH:
     case KN_OP_END: return true; /* an END without ranges */
     case KN_OP_AFTER:
         if (c->kind == EV_EFFECT) return true;
         return ev_move(e, c);
     case KN_OP_PERMUTE: case KN_OP_FLIP: case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_PAD: case KN_OP_SHRINK:
-    case KN_OP_REPLICATED: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: return ev_move(e, c);
+    case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: return ev_move(e, c);
+    case KN_OP_REPLICATED: return ev_replicated(e, c);
+    case KN_OP_ALLREDUCE: return ev_allreduce(e, c);
     case KN_OP_INDEX: return ev_index(e, c);
     case KN_OP_STACK: return ev_stack(e, c);
     case KN_OP_BITCAST: return ev_reinterpret(e, c, 0);
@@ -708,6 +757,7 @@ bool kn_ev_compute(ev *e, ev_cell *c) {
     case KN_OP_FUNCTION: case KN_OP_CALL: return c->folded || ev_call(e, c);
     case KN_OP_GETTUPLE: return ev_gettuple(e, c);
     case KN_OP_BIND: return ev_bind(e, c);
+    case KN_OP_WMMA: return kn_ev_wmma(&e, 1, (uint32_t)(c - e->cell));
     case KN_OP_BUFFERIZE: return ev_copy_values(e, c, ev_src(e, c, 0));
     case KN_OP_HOLE: return ev_bad(e, c, KN_ERR_ARG, "something was left out of this program, so it cannot run");
     default: return ev_bad(e, c, KN_ERR_UNSUPPORTED, "the interpreter does not run this op");

@@ -9,7 +9,7 @@ enum { DT_ARG, DT_SRC0, DT_SRC1, DT_SRC2, DT_BOOL, DT_VOID, DT_INDEX, DT_U8, DT_
 enum {
     SH_NIL, SH_SRC0, SH_SRC2, SH_CAST, SH_PARAM, SH_BUFFER, SH_BYTES, SH_PERMUTE, SH_SHAPE, SH_EXPAND, SH_PAD,
     SH_SHRINK, SH_INDEX, SH_STACK, SH_COLLAPSE, SH_SLICE, SH_BITCAST, SH_REDUCE, SH_GETTUPLE, SH_RANGE, SH_BUFFERIZE,
-    SH_INS
+    SH_INS, SH_ALLREDUCE
 };
 static const uint8_t dtype_rule[KN_OP_COUNT] = {
 #define OP(name, lo, hi, arg, cls, dt, sh, doc) DT_##dt,
@@ -319,12 +319,25 @@ static bool shape_bitcast(kn_graph *g, const kn_node *nd, const kn_ref *src, int
 
 static bool shape_buffer(kn_graph *g, const kn_node *nd, int64_t *out) {
     const int64_t *w = g->at.words[nd->arg];
-    int64_t        n = 1, size = w[KN_F_BUFFER_size];
-    for (const char *d = kg_str(g, (uint32_t)w[KN_F_BUFFER_device], NULL); *d; d++)
-        n += *d == ','; /* a tuple of devices */
+    int64_t        n = kg_device_count(g, (uint32_t)w[KN_F_BUFFER_device]), size = w[KN_F_BUFFER_size];
     if (size < 0 || !kn_mul_ok(size, n, &size)) return bad(g, KN_ERR_SHAPE, nd, "size out of range");
     out[0] = 1;
     out[1] = size;
+    return true;
+}
+
+/* The shards, one after the other along the sharded axis, become one. */
+static bool shape_allreduce(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
+    const int64_t *w = g->at.words[nd->arg], *in = kg_prop(g, src[0])->shape, op = w[KN_F_ALLREDUCE_op];
+    int64_t        n = kg_device_count(g, (uint32_t)w[KN_F_ALLREDUCE_devices]);
+    int            axis = kg_axis(g, src[0]);
+    if (op != KN_OP_ADD && op != KN_OP_MUL && op != KN_OP_MAX && op != KN_OP_MIN)
+        return bad(g, KN_ERR_ARG, nd, "op must be ADD, MUL, MAX or MIN");
+    memcpy(out, in, (size_t)(in[0] + 1) * sizeof *out);
+    if (n == 1) return true;
+    if (axis < 0 || kg_device(g, src[0]) != (uint32_t)w[KN_F_ALLREDUCE_devices])
+        return bad(g, KN_ERR_DEVICE, nd, "its source must be shared out among its devices");
+    out[axis + 1] /= n; /* a number: a sharded axis is one */
     return true;
 }
 
@@ -365,6 +378,14 @@ static bool check_ranges(kn_graph *g, const kn_node *nd, const kn_ref *src) {
     return true;
 }
 
+/* A BARRIER whose first source has a value is the bestiary's. */
+static bool check_effects(kn_graph *g, const kn_node *nd, const kn_ref *src) {
+    for (uint32_t i = 0; i < nd->nsrc; i++)
+        if (kg_dtype(g, src[i]) != KN_VOID)
+            return bad(g, KN_ERR_DTYPE, nd, "waits for effects; GROUP makes one of a value");
+    return true;
+}
+
 bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {
     const int64_t *w  = kn_arg_is_words(kn_ops[nd->op].arg) ? g->at.words[nd->arg] : NULL;
     const int64_t *in = nd->nsrc ? kg_prop(g, src[0])->shape : NULL;
@@ -372,6 +393,7 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
     case SH_NIL:
         out[0] = 0;
         if (nd->op == KN_OP_END) return check_ranges(g, nd, src);
+        if (nd->op == KN_OP_BARRIER) return check_effects(g, nd, src);
         if (nd->op == KN_OP_STORE) {
             int64_t t[KN_MAX_RANK + 1];
             if (kg_dtype(g, src[0]) != kg_dtype(g, src[1]))
@@ -457,6 +479,7 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
         memcpy(out, in, (size_t)(in[0] + 1) * sizeof *out);
         return true;
     }
+    case SH_ALLREDUCE: return shape_allreduce(g, nd, src, out);
     case SH_RANGE: return shape_range(g, nd, src, out);
     case SH_BUFFERIZE: return shape_bufferize(g, nd, src, out);
     default: return bad(g, KN_ERR_INTERNAL, nd, "no shape rule");

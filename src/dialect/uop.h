@@ -205,6 +205,7 @@ kn_ref kg_reshape(kn_graph *g, kn_ref x, const int64_t *dims, int rank);
 kn_ref kg_expand(kn_graph *g, kn_ref x, const int64_t *dims, int rank);
 kn_ref kg_permute(kn_graph *g, kn_ref x, const int64_t *order, int rank);
 kn_ref kg_flip(kn_graph *g, kn_ref x, const int64_t *flags, int rank);
+kn_ref kg_replicated(kn_graph *g, kn_ref x, const int64_t *axes, int naxes);
 kn_ref kg_pad(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank);
 kn_ref kg_shrink(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank);
 kn_ref kg_reduce(kn_graph *g, kn_ref x, int op, const int64_t *axes, int naxes);           /* at tensor level */
@@ -245,7 +246,12 @@ int64_t kg_max(const kn_graph *g, kn_ref n);
 bool    kg_in_bounds(const kn_graph *g, kn_ref index); /* INDEX by one offset that is surely inside its storage */
 int     kg_space(const kn_graph *g, kn_ref n);    /* address space of the buffer a value lives in; KN_REG for values */
 uint32_t kg_device(const kn_graph *g, kn_ref n);  /* string id of the device, 0 = none */
-int     kg_axis(const kn_graph *g, kn_ref n);     /* sharding axis, -1 = none (axis.c) */
+/* Sharding (axis.c): a device "A,B" is a tuple, and what lives there is shared out along an axis, in equal runs, or, of
+ * axis -1, replicated. */
+int     kg_axis(const kn_graph *g, kn_ref n);                   /* -1 = none */
+int64_t kg_device_count(const kn_graph *g, uint32_t device);    /* of a tuple; 1 of no device */
+/* A view that takes elements to another device's share, or has no axis of equal shares: it needs a LOAD before it. */
+bool    kg_cuts_shards(const kn_graph *g, kn_ref n);
 
 /* The set of RANGEs a node depends on and no REDUCE or END below it has closed. */
 bool kg_depends(const kn_graph *g, kn_ref n, kn_ref range);
@@ -306,6 +312,18 @@ kn_ref kg_identity(kn_graph *g, int op, int dtype); /* of ADD, MUL, MAX, MIN */
 /* Two results of kg_reduce_again as one, and root with that in place of the REDUCE. */
 kn_ref kg_reduce_join(kn_graph *g, kn_ref reduce, kn_ref a, kn_ref b);
 kn_ref kg_reduce_replace(kn_graph *g, kn_ref root, kn_ref reduce, kn_ref by);
+
+/* ---- collectives (collective.c) -------------------------------------------------------------------------------- */
+/* Of n devices, "A,B,...": compositions of LOAD, REPLICATED, REDUCE and views. x is whole, of shape (s,), for broadcast
+ * and scatter; shared out among the devices, of shape (n s,), for the others. What comes out is */
+kn_ref kg_coll_broadcast(kn_graph *g, kn_ref x, uint32_t devices);              /* (s,), which all have */
+kn_ref kg_coll_scatter(kn_graph *g, kn_ref x, uint32_t devices);                /* (s,), shared out; n divides s */
+kn_ref kg_coll_gather(kn_graph *g, kn_ref x, uint32_t devices);                 /* (n s,), on the first */
+kn_ref kg_coll_reduce(kn_graph *g, kn_ref x, uint32_t devices, int op);         /* (s,), on the first */
+kn_ref kg_coll_allgather(kn_graph *g, kn_ref x, uint32_t devices);              /* (n s,), which all have */
+kn_ref kg_coll_reduce_scatter(kn_graph *g, kn_ref x, uint32_t devices, int op); /* (s,), shared out; n divides s */
+kn_ref kg_coll_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op);      /* (s,), which all have */
+kn_ref kg_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op); /* the node, of any shape (sharding.rules) */
 
 /* ---- walks (walk.c), explicit stacks only -------------------------------------------------------------------- */
 /* The nodes reachable from the roots, ascending ids. *order from the allocator, *count of them; kn_free(..., *count *

@@ -3,12 +3,15 @@
  * Takes: roots in the context's graph, each a value or an assignment (AFTER(view, STORE(view, value)), perhaps
  * reshaped). Gives: a fresh graph whose SINK stores every root into a PARAM. BUFFERs, and row slices of them, have
  * become PARAMs numbered in the order of a depth-first walk, so that programs of one form give one graph, node by node.
- * Holds after: no BUFFER, no FUNCTION but what folds apply, no BIND: a variable is a PARAM, one for each value it is
- * bound to; every STORE targets a PARAM (under RESHAPE and AFTER), or its first elements where their number is
- * symbolic.
+ * Reductions across devices are written out (sharding.rules); of devices nothing is left then.
+ * Holds after: no BUFFER, no ALLREDUCE, no FUNCTION but what folds apply, no BIND: a variable is a PARAM, one for each
+ * value it is bound to; every STORE targets a PARAM (under RESHAPE and AFTER), or its first elements where their number
+ * is symbolic.
  *
  * Explicit stack: graphs may be deeper than the C stack. */
 #include "lower/lower.h"
+
+#include "rules_gen.h"
 
 #include <string.h>
 
@@ -182,6 +185,18 @@ done:
     return r;
 }
 
+/* Of a reduction across devices what it is made of, else n. */
+static kn_ref write_out(kl_copy *c, kn_ref n) {
+    const kn_graph *g  = c->from;
+    int             op = kg_op(g, n);
+    if (op != KN_OP_ALLREDUCE && (op != KN_OP_REDUCE || kg_axis(g, kg_at(g, n, 0)) < 0)) return n;
+    kn_rw rw;
+    kl_rw_begin(c->p, &rw, c->from, c->f);
+    n = kn_rewrite_step(&rw, n, KN_G_sharding);
+    kl_rw_end(c->p, &rw);
+    return n;
+}
+
 static bool map_room(kl_copy *c) { /* inlining makes nodes as the walk goes */
     size_t old = c->map_cap;
     if (kg_count(c->from) <= old) return true;
@@ -233,6 +248,13 @@ static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
             e = follow(c, e);
             if ((c->map[n] = c->map[e])) top--;
             else stack[top++] = e;
+            continue;
+        }
+        kn_ref whole = write_out(c, n);
+        if (whole != n) {
+            if (!whole || !map_room(c)) goto done;
+            if ((c->map[n] = c->map[whole])) top--;
+            else stack[top++] = whole;
             continue;
         }
         const kn_ref *old   = kg_src(g, n);

@@ -340,7 +340,8 @@ bool kl_spread(kl_fuse *z, int use) {
         reshape_indices(z, sd, sr, nd, rank, u.idx, idx);
         return one_source(z, use, src, idx, u.gate);
     }
-    case KN_OP_EXPAND: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_LOAD: case KN_OP_GETTUPLE:
+    case KN_OP_EXPAND: case KN_OP_REPLICATED: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_LOAD:
+    case KN_OP_GETTUPLE:
         return one_source(z, use, src, u.idx, u.gate);
     case KN_OP_PERMUTE: {
         const int64_t *pi = kg_words(z->g, n, NULL);

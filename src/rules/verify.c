@@ -45,8 +45,8 @@ static kn_ref storage_of(const kn_graph *g, kn_ref n) {
         if (op == KN_OP_PARAM && kg_field(g, n, KN_F_PARAM_space) == KN_REG) return 0; /* of a combine */
         if (op == KN_OP_PARAM || op == KN_OP_BUFFER) return n;
         if (op == KN_OP_GETTUPLE) return n; /* of a CALL */
-        bool view = (kn_is_movement(op) && kg_nsrc(g, n)) || op == KN_OP_AFTER || op == KN_OP_BIND;
-        if (!view) return 0;
+        bool moved = kn_is_movement(op) && op != KN_OP_REPLICATED && kg_nsrc(g, n);
+        if (!moved && op != KN_OP_AFTER && op != KN_OP_BIND) return 0;
         n = kg_at(g, n, 0); /* of a STACK of places, the first stands for all */
     }
 }
@@ -57,6 +57,10 @@ bool kn_verify_no_storage(kn_rw *rw, kn_ref x) {
 
 bool kn_verify_no_target(kn_rw *rw, kn_ref x) {
     return !storage_of(rw->g, x) && !(rw->stage == KN_STAGE_ANY && kg_op(rw->g, x) == KN_OP_HOLE);
+}
+
+bool kn_verify_cuts_shards(kn_rw *rw, kn_ref view) {
+    return kg_cuts_shards(rw->g, view);
 }
 
 bool kn_verify_alone(kn_rw *rw, kn_ref n) {
@@ -82,6 +86,20 @@ const char *kn_verify_combine(kn_rw *rw, kn_ref reduce) {
     return kg_is_fold(rw->g, reduce) && kg_fold_parts(rw->g, kg_at(rw->g, reduce, 0), &p)
                ? kg_combine_flaw(rw->g, &p)
                : NULL;
+}
+
+const char *kn_verify_wmma(kn_rw *rw, kn_ref wmma) {
+    const kn_graph *g = rw->g;
+    const int64_t  *w = kg_words(g, wmma, NULL);
+    const int64_t   n = w[KN_F_WMMA_n], m = w[KN_F_WMMA_m], k = w[KN_F_WMMA_k];
+    const int64_t   whole[3] = {kn_sat_mul(m, k), kn_sat_mul(k, n), kn_sat_mul(m, n)};
+    for (uint32_t i = 0; i < 3; i++) {
+        kn_ref s = kg_at(g, wmma, i);
+        if (kg_dtype(g, s) != w[i < 2 ? KN_F_WMMA_dtype_in : KN_F_WMMA_dtype_out]) return "a source of another dtype";
+        if (whole[i] <= 0 || kn_sat_mul(kg_numel(g, s), w[KN_F_WMMA_threads]) != whole[i])
+            return "the fragments of its threads do not make up matrices of its dims";
+    }
+    return NULL;
 }
 
 bool kn_verify_overflows(kn_rw *rw, kn_ref n) {

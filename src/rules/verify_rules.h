@@ -11,6 +11,7 @@ bool kn_verify_out_of_range(kn_rw *rw, kn_ref c);   /* an integer CONST likewise
 bool kn_verify_no_storage(kn_rw *rw, kn_ref x);     /* x is no view of a BUFFER or PARAM */
 bool kn_verify_no_target(kn_rw *rw, kn_ref x);      /* the same; a HOLE may stand for one where no stage is said */
 bool kn_verify_alone(kn_rw *rw, kn_ref n);          /* no CALL stands in the program: it gets its storage as PARAMs */
+bool kn_verify_cuts_shards(kn_rw *rw, kn_ref view);
 bool kn_verify_overflows(kn_rw *rw, kn_ref n);      /* index arithmetic over sources with bounds */
 bool kn_verify_no_fold(kn_rw *rw, kn_ref function); /* not FUNCTION(combine, identities, elements) */
 bool kn_verify_shaped(kn_rw *rw, kn_ref n);         /* of rank > 0 */
@@ -18,6 +19,7 @@ bool kn_verify_no_vector(kn_rw *rw, kn_ref n);      /* of rank > 1 */
 
 /* `refuse C`: what is wrong, or NULL; rw->refused may be set to the node that is to blame. */
 const char *kn_verify_combine(kn_rw *rw, kn_ref reduce); /* of a fold */
+const char *kn_verify_wmma(kn_rw *rw, kn_ref wmma);
 const char *kn_verify_open(kn_rw *rw, kn_ref sink);
 const char *kn_verify_order(kn_rw *rw, kn_ref linear);
 const char *kn_verify_nesting(kn_rw *rw, kn_ref linear);

@@ -160,9 +160,10 @@ static bool must_occur(int op) {
     case KN_CLS_UNARY:
     case KN_CLS_BINARY:
     case KN_CLS_TERNARY: return true;
-    case KN_CLS_MOVEMENT: return op != KN_OP_REPLICATED && op != KN_OP_SLICE;
+    case KN_CLS_MOVEMENT: return op != KN_OP_SLICE;
+    case KN_CLS_REDUCE: return true;
     default:
-        return op == KN_OP_PARAM || op == KN_OP_CONST || op == KN_OP_REDUCE || op == KN_OP_RANGE || op == KN_OP_TUPLE ||
+        return op == KN_OP_PARAM || op == KN_OP_CONST || op == KN_OP_RANGE || op == KN_OP_TUPLE ||
                op == KN_OP_DETACH || op == KN_OP_LOAD || op == KN_OP_FUNCTION || op == KN_OP_GETTUPLE;
     }
 }

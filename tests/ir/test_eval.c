@@ -324,8 +324,8 @@ static void hardware_indices(void) {
             "%i = ADD (MUL %g 3) %l\n%r = SINK (STORE (INDEX %o %i) (NEG (LOAD (INDEX %x %i))))",
             s, 2));
     CHECK(out[0] == -1 && out[3] == -4 && out[5] == -6);
-    refuses("%l = SPECIAL {\"lidx0\"} 3\n%b = BARRIER\n%r = SINK %b (END (GROUP) (RANGE {id=1} %l))", NULL, 0,
-            KN_ERR_UNSUPPORTED, "BARRIER");
+    refuses("%l = SPECIAL {\"lidx0\"} (ADD 1 2)\n%r = SINK (END (GROUP) (RANGE {id=1} %l))", NULL, 0,
+            KN_ERR_UNSUPPORTED, "constant bound");
 }
 
 static void refused(void) {
