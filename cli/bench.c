@@ -80,13 +80,9 @@ static void add_program(void *user, const kl_program *p) {
     for (int i = 0; i < KN_STAGE_COUNT; i++) at[AT_STAGE + i] += p->spent[i];
     for (size_t k = 0; k < p->nkernel && s->ok; k++) {
         const kl_kernel *own = &p->kernel[k];
-        kn_ref          *order;
-        uint32_t         n;
-        s->ok = KN_GROW(NULL, s->kernel, s->cap, s->n + 1) && kg_reach(own->g, &own->root, 1, &order, &n);
-        if (!s->ok) return;
-        kn_free(kg_alloc(own->g), order, n * sizeof *order);
+        if (!(s->ok = KN_GROW(NULL, s->kernel, s->cap, s->n + 1))) return;
         s->kernel[s->n++] = own->spent + share;
-        at[AT_OUT] += n;
+        at[AT_OUT] += own->nodes;
         at[AT_SWEEPS] = KN_MAX(at[AT_SWEEPS], own->sweeps + 1); /* and that of the index expressions, which all share */
     }
     at[AT_DISTINCT] = (double)s->n;

@@ -35,6 +35,7 @@ typedef struct kl_kernel {
     int64_t   chunks; /* iterations of the THREAD loop, at most; 1: none */
     kn_ref    bound;  /* of that loop, if it is symbolic: its node */
     double    flops, bytes;
+    uint32_t  nodes;  /* of the list that was rendered */
     int       sweeps; /* so far: calls of kl_rewrite_kernel */
     double    spent;  /* seconds in the stages that take kernels one by one */
     kn_opt    opts[KN_MAX_OPTS];

@@ -9,13 +9,19 @@
  *   Plan       storage reuse over the schedule                            plan.c
  *   Render     list -> source                                             render.c ../target/
  *
- * A stage works on the schedule or on each kernel; the loop below times, verifies and shows all of them alike. */
+ * A stage works on the schedule or on each kernel. Where someone looks on, it is done with all kernels before the next
+ * begins, and timed, verified and shown like all of them; else each kernel goes through its stages at once, in as many
+ * threads as there are to be had, with the same result. */
 #include "lower/pipeline.h"
 
 #include "rules_gen.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { KL_SHARE = 4 }; /* kernels; of fewer, waking a thread would take as long as they do */
 
 static bool name_fits(const char *pattern, const char *name) {
     const char *star = NULL, *again = NULL; /* behind the last *, and where its run of characters may go on */
@@ -128,27 +134,105 @@ static bool count_after(const kl_program *p, kl_stage_count *c, kn_fault *f) {
     return count_nodes(p, &c->nodes_out, &c->largest) || kn_oom(f);
 }
 
-bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
-    p->target.listing = run->seen != NULL;
-    for (int s = 0; s < KN_COUNT(pipeline); s++) {
-        kl_stage_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
-        if (!count_before(p, count, f)) return false;
+/* A kernel through the stages first..last that take kernels one by one. */
+static bool lower_kernel(kl_program *p, kl_kernel *k, kl_run *run, int first, int last, kn_fault *f) {
+    for (int s = first; s <= last; s++) {
+        if (!pipeline[s].kernel) continue;
+        kg_made_of(k->g, k->g, k->root); /* what a stage does not tell better */
         double start = kn_now();
-        kn_why_stage(kg_why(p->g), kn_stage_names[pipeline[s].stage]);
-        if (pipeline[s].schedule && !pipeline[s].schedule(p, f)) return false;
-        for (size_t k = 0; k < p->nkernel && pipeline[s].kernel; k++) {
-            kl_kernel *kernel = &p->kernel[k];
-            kg_made_of(kernel->g, kernel->g, kernel->root); /* what a stage does not tell better */
-            double then = kn_now();
-            if (!pipeline[s].kernel(p, kernel, run, f)) return false;
-            kernel->spent += kn_now() - then;
-        }
-        p->spent[pipeline[s].stage] += kn_now() - start;
-        if (!count_after(p, count, f)) return false;
-        if (!show(p, run, pipeline[s].stage, f)) return false;
-        if (run->stop == pipeline[s].stage) break;
+        if (!pipeline[s].kernel(p, k, run, f)) return false;
+        double took = kn_now() - start;
+        k->spent += took;
+        p->spent[pipeline[s].stage] += took;
+    }
+    if (run->lean && k->source && !k->bound) {
+        kg_free(k->g);
+        k->g = NULL;
     }
     return true;
+}
+
+static bool lower_schedule(kl_program *p, int s, kn_fault *f) {
+    if (!pipeline[s].schedule) return true;
+    double start = kn_now();
+    bool   ok    = pipeline[s].schedule(p, f);
+    p->spent[pipeline[s].stage] += kn_now() - start;
+    return ok;
+}
+
+/* Someone looks on: stage by stage. */
+static bool lower_watched(kl_program *p, kl_run *run, int last, kn_fault *f) {
+    for (int s = 0; s <= last; s++) {
+        kl_stage_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
+        if (!count_before(p, count, f)) return false;
+        kn_why_stage(kg_why(p->g), kn_stage_names[pipeline[s].stage]);
+        if (!lower_schedule(p, s, f)) return false;
+        for (size_t k = 0; k < p->nkernel; k++)
+            if (!lower_kernel(p, &p->kernel[k], run, s, s, f)) return false;
+        if (!count_after(p, count, f)) return false;
+        if (!show(p, run, pipeline[s].stage, f)) return false;
+    }
+    return true;
+}
+
+typedef struct kl_shared { /* of the threads that lower a program's kernels */
+    kl_program     *p;
+    kl_run         *run;
+    int             last;
+    atomic_size_t   next; /* kernel */
+    pthread_mutex_t lock; /* of what follows, and of p's counts */
+    size_t          failed; /* the first kernel that did, and why */
+    kn_fault       *f;
+} kl_shared;
+
+/* Takes kernels, each through all its stages while its graph is near, until there are no more; `lo` and `hi` say
+ * nothing. */
+static void lower_some(void *arg, int64_t lo, int64_t hi) {
+    kl_shared *s   = arg;
+    kl_program own;
+    kn_fault   f = {0};
+    size_t     k;
+    bool       ok = true;
+    (void)lo, (void)hi;
+    pthread_mutex_lock(&s->lock);
+    own = *s->p;
+    pthread_mutex_unlock(&s->lock);
+    own.visits = own.matches = 0;
+    memset(own.spent, 0, sizeof own.spent);
+    while (ok && (k = atomic_fetch_add(&s->next, 1)) < own.nkernel)
+        ok = lower_kernel(&own, &own.kernel[k], s->run, 0, s->last, &f);
+    pthread_mutex_lock(&s->lock);
+    s->p->visits += own.visits;
+    s->p->matches += own.matches;
+    for (int i = 0; i < KN_STAGE_COUNT; i++) s->p->spent[i] += own.spent[i];
+    if (!ok && k < s->failed) {
+        s->failed = k;
+        *s->f     = f;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!ok) atomic_store(&s->next, own.nkernel); /* those before it are all taken, and get done */
+}
+
+/* The stages of the schedule first: none of them looks into kernels that others have been through. */
+static bool lower_unwatched(kl_program *p, kl_run *run, int last, kn_fault *f) {
+    kl_shared s = {.p = p, .run = run, .last = last, .failed = SIZE_MAX, .f = f};
+    for (int i = 0; i <= last; i++)
+        if (!lower_schedule(p, i, f)) return false;
+    pthread_mutex_init(&s.lock, NULL);
+    bool ok = true;
+    if (run->share && p->nkernel >= KL_SHARE) ok = run->share(run->sharer, (int64_t)p->nkernel, lower_some, &s, f);
+    else lower_some(&s, 0, 0);
+    pthread_mutex_destroy(&s.lock);
+    return ok && s.failed == SIZE_MAX;
+}
+
+bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
+    int last = 0;
+    while (last + 1 < KN_COUNT(pipeline) && pipeline[last].stage != run->stop) last++;
+    p->target.listing = run->seen != NULL;
+    bool watched = run->seen || run->verify || run->count || kg_why(p->g) || p->fired || p->seconds || p->on_fire ||
+                   p->explain;
+    return watched ? lower_watched(p, run, last, f) : lower_unwatched(p, run, last, f);
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@ bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f) {
     const kt_target *t   = kt_of(&p->target);
     kt_output        out = {.chunks = 1};
     if (!t->render(k->g, k->root, k->name, &p->target, &out, f)) return false;
+    k->nodes      = kg_nsrc(k->g, k->root);
     k->chunks     = out.chunks;
     k->bound      = thread_bound(k);
     k->source     = out.text;

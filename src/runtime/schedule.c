@@ -147,10 +147,15 @@ static void fall_back(kr_context *rt, kn_fault *f) {
     *f = (kn_fault){0};
 }
 
-/* Lowers and compiles what has been claimed. */
+static bool share_lowering(void *runtime, int64_t n, kn_pool_fn fn, void *arg, kn_fault *f) {
+    return kr_share_out(runtime, n, fn, arg, f);
+}
+
+/* Lowers and compiles what has been claimed. An allocator of the host's is called from this thread alone. */
 static bool build_schedule(kr_context *rt, kr_schedule *s, kn_fault *f) {
     double start = kn_now();
-    kl_run run   = {.stop = rt->interpret ? KN_STAGE_PLAN : KN_STAGE_ANY, .hand = rt->hand, .nhand = rt->nhand};
+    kl_run run   = {.stop = rt->interpret ? KN_STAGE_PLAN : KN_STAGE_ANY, .hand = rt->hand, .nhand = rt->nhand,
+                    .lean = true, .share = rt->shared->a ? NULL : share_lowering, .sharer = rt->shared};
 #if defined(KN_DEBUG_VERIFY) && KN_DEBUG_VERIFY
     run.verify = true;
 #endif
