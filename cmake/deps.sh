@@ -18,6 +18,7 @@ rm -rf "$probe"
 need binutils 'command -v nm' 'the list of exported symbols, machine code from another assembler'
 need pkg-config 'command -v pkg-config' 'koine.pc is tried from an outside project'
 need libzydis-dev 'test -e /usr/include/Zydis/Zydis.h' 'machine code is decoded by another hand'
+need libz3-dev 'test -e /usr/include/z3.h' 'rules are proved at the widths of their dtypes'
 need zlib1g-dev 'test -e /usr/include/zlib.h' 'gzip files'
 need locales 'test -e /usr/share/i18n/locales/de_DE' 'the suite runs in a locale with a decimal comma'
 need graphviz 'command -v dot' 'koine ir --graph=dot is given to it'

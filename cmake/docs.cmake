@@ -16,4 +16,11 @@ if(TARGET koine_command AND NOT CMAKE_CROSSCOMPILING)
     COMMENT "Writing pipeline.md" VERBATIM)
   list(APPEND _pages ${_docs}/pipeline.md)
 endif()
+# The page of the rules is written by the test that counts their firings: it has them from the corpus.
+if(KOINE_TESTS AND KOINE_RULES AND NOT CMAKE_CROSSCOMPILING)
+  file(GLOB_RECURSE _programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.kn)
+  add_custom_command(OUTPUT ${_docs}/rules.md DEPENDS test_rules_firings ${_programs}
+    COMMAND test_rules_firings --write ${_docs}/rules.md COMMENT "Writing rules.md" VERBATIM)
+  list(APPEND _pages ${_docs}/rules.md)
+endif()
 add_custom_target(koine_docs ALL DEPENDS ${_pages})

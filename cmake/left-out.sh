@@ -9,6 +9,7 @@ has pkg-config || say "koine.pc from an outside project (no pkg-config)"
 has strace || say "the trace of system calls (no strace)"
 grep -q '^KOINE_ZYDIS_4:INTERNAL=1' "$build/CMakeCache.txt" 2>/dev/null ||
     say "machine code decoded by Zydis (no libzydis-dev of version 4)"
+grep -q '^KOINE_Z3_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" 2>/dev/null || say "rules proved by Z3 (no libz3-dev)"
 has gdb || say "what GDB sees of machine code (no gdb)"
 has as || say "machine code against an assembler (no as)"
 has nm || say "the list of symbols (no nm)"

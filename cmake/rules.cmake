@@ -25,8 +25,7 @@ function(koine_host_tool name)
 endfunction()
 
 # koine_rules(OUT): the C files made from src/**/*.rules, if there are any.
-# rulegen -o DIR -d DOCS FILES... writes rules_gen.{h,c} for the library, rules_proof.{h,c} for the tests, and, into DOCS,
-# rules.md for people.
+# rulegen -o DIR FILES... writes rules_gen.{h,c} for the library and rules_proof.{h,c} for the tests.
 function(koine_rules out)
   file(GLOB tool CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/rulegen*.c)
   file(GLOB_RECURSE rules CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src/*.rules)
@@ -37,14 +36,13 @@ function(koine_rules out)
   endif()
   koine_host_tool(rulegen ${tool})
   set(gen ${PROJECT_BINARY_DIR}/gen)
-  file(MAKE_DIRECTORY ${gen} ${PROJECT_BINARY_DIR}/docs)
+  file(MAKE_DIRECTORY ${gen})
   set(inputs ${rules})
   list(TRANSFORM inputs PREPEND ${PROJECT_SOURCE_DIR}/)
   file(GLOB defs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/dialect/*.def)
-  set(made ${gen}/rules_gen.h ${gen}/rules_gen.c ${gen}/rules_proof.h ${gen}/rules_proof.c
-    ${PROJECT_BINARY_DIR}/docs/rules.md)
+  set(made ${gen}/rules_gen.h ${gen}/rules_gen.c ${gen}/rules_proof.h ${gen}/rules_proof.c)
   add_custom_command(OUTPUT ${made} DEPENDS ${inputs} ${rulegen_DEPENDS} ${defs}
-    COMMAND ${rulegen_COMMAND} -o ${gen} -d ${PROJECT_BINARY_DIR}/docs ${rules}
+    COMMAND ${rulegen_COMMAND} -o ${gen} ${rules}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMENT "Generating the rules" VERBATIM)
   add_custom_target(koine_rules_made DEPENDS ${made})
   set(${out} ${gen}/rules_gen.h ${gen}/rules_gen.c PARENT_SCOPE)

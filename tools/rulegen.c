@@ -1,8 +1,8 @@
-/* rulegen.c - turns .rules files into C: rulegen -o DIR [-d DOCDIR] FILE...
+/* rulegen.c - turns .rules files into C: rulegen -o DIR FILE...
  *
  * Writes rules_gen.h (group bits), rules_gen.c (matchers and the table of rules), rules_proof.h and rules_proof.c (what
- * the proofs and the rules' own tests run) into DIR, and rules.md into DOCDIR (DIR by default). The files may come in
- * any order and from any folder: the output depends on their contents and their paths below src/ alone. */
+ * the proofs and the rules' own tests run, and what the page about the rules shows) into DIR. The files may come in any
+ * order and from any folder: the output depends on their contents and their paths below src/ alone. */
 #include "rulegen.h"
 
 #include <errno.h>
@@ -215,15 +215,14 @@ static int by_short_path(const void *a, const void *b) {
 }
 
 int main(int argc, char **argv) {
-    const char *dir = NULL, *docs = NULL;
+    const char *dir = NULL;
     int         n = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "-o") && i + 1 < argc) dir = argv[++i];
-        else if (!strcmp(argv[i], "-d") && i + 1 < argc) docs = argv[++i];
         else argv[n++] = argv[i];
     }
     if (!dir) {
-        fprintf(stderr, "usage: rulegen -o DIR [-d DOCDIR] FILE.rules...\n");
+        fprintf(stderr, "usage: rulegen -o DIR FILE.rules...\n");
         return 2;
     }
     qsort(argv, (size_t)n, sizeof *argv, by_short_path);
@@ -231,14 +230,13 @@ int main(int argc, char **argv) {
     set->tail   = &set->rules;
     for (int i = 0; i < n; i++) rg_parse(set, short_path(argv[i]), read_all(argv[i]));
     rg_check(set);
-    rg_out c = {0}, h = {0}, md = {0}, pc = {0}, ph = {0};
-    rg_emit_match(set, &c, &h, &md);
+    rg_out c = {0}, h = {0}, pc = {0}, ph = {0};
+    rg_emit_match(set, &c, &h);
     rg_emit_proof(set, &pc, &ph);
     write_all(dir, "rules_gen.c", &c);
     write_all(dir, "rules_gen.h", &h);
     write_all(dir, "rules_proof.c", &pc);
     write_all(dir, "rules_proof.h", &ph);
-    write_all(docs ? docs : dir, "rules.md", &md);
     free_blocks();
     return 0;
 }

@@ -171,7 +171,7 @@ rg_var *rg_find_var(const rg_rule *r, const char *name);
 const char *rg_builtin(const char *name);
 /* Every order of the commutative nodes of the left side that can match something new. */
 int     rg_variants(const rg_rule *r, rg_pat **out, int cap);
-void    rg_emit_match(const rg_set *set, rg_out *c, rg_out *h, rg_out *md);  /* rulegen_emit.c */
+void    rg_emit_match(const rg_set *set, rg_out *c, rg_out *h);              /* rulegen_emit.c */
 /* An expression as C: over v_NAME and r_NAME of a matcher, or, for a proof, over the arrays of its input. */
 void    rg_emit_expr(rg_out *o, const rg_rule *r, const rg_expr *e, bool proof);
 int     rg_proof_type(const rg_rule *r, int type); /* the number of its class among the rule's classes */

@@ -15,11 +15,19 @@ static const char *const header =
     "typedef struct kn_proof_step {\n    uint8_t kind, op, nsrc, type; /* type: the class of its result */\n"
     "    int     at;                   /* the variable, or the expression */\n    int64_t num;\n    double  real;\n} "
     "kn_proof_step;\n\n"
+    "/* A condition or a computed constant as a postfix program, for provers; what the functions compute. */\n"
+    "typedef enum kn_proof_term_kind {\n    KN_TERM_END, KN_TERM_NUM, KN_TERM_VAR, KN_TERM_MIN, KN_TERM_MAX, "
+    "KN_TERM_OF_DTYPE, KN_TERM_FITS, KN_TERM_HOLDS,\n    KN_TERM_CALL, KN_TERM_OP\n} kn_proof_term_kind;\n"
+    "typedef struct kn_proof_term {\n    uint8_t     kind, n;  /* n: operands */\n"
+    "    int         at, type; /* the variable; type classes of dtypes */\n    int64_t     num;\n"
+    "    const char *name;     /* of an operator or function */\n} kn_proof_term;\n\n"
     "typedef struct kn_proof {\n    int                  rule, nvars, ntypes, nlhs, nrhs;\n"
     "    uint32_t             consts, bounds; /* bits of variables: a CONST; has bounds that the rule reads */\n"
+    "    uint32_t             by_value;       /* bits of variables: a u64 of 2^63 and more does not match */\n"
     "    const uint8_t       *var_type;\n    const uint32_t      *type_mask; /* the dtypes of each class */\n"
     "    const kn_proof_step *lhs, *rhs;\n    bool (*cond)(const kn_proof_in *p); /* or NULL */\n"
-    "    int64_t (*const *expr)(const kn_proof_in *p);\n} kn_proof;\n"
+    "    int64_t (*const *expr)(const kn_proof_in *p);\n"
+    "    const kn_proof_term *cond_terms, *const *expr_terms;\n} kn_proof;\n"
     "extern const kn_proof kn_proofs[];\nextern const int kn_proof_count;\n\n"
     "/* A test of a rule: variables of a dtype, perhaps with bounds; lhs rewritten by the rule's group gives what rhs "
     "gives. */\n"
@@ -33,7 +41,11 @@ static const char *const header =
     "typedef struct kn_rule_program {\n    int         rule, line, stage;\n"
     "    int         as; /* dtype to give the CONST that the program ends with; 0: its own */\n    bool        bad;\n"
     "    const char *text;\n} kn_rule_program;\n"
-    "extern const kn_rule_program kn_rule_programs[];\nextern const int kn_rule_program_count;\n\n#endif\n";
+    "extern const kn_rule_program kn_rule_programs[];\nextern const int kn_rule_program_count;\n\n"
+    "/* What a page about the rules needs of each, by its number, and of each group. */\n"
+    "typedef struct kn_rule_page {\n    const char *text; /* as it stands in its file */\n    bool        refuses;\n"
+    "} kn_rule_page;\nextern const kn_rule_page kn_rule_pages[];\nextern const char *const kn_group_docs[];\n\n"
+    "#endif\n";
 
 typedef struct program {
     const rg_rule *r;
@@ -75,6 +87,39 @@ static void emit_steps(program *g, const rg_pat *p) {
     }
 }
 
+static void emit_terms(rg_out *c, const rg_rule *r, const rg_expr *e) {
+    const char *sig = e->kind == E_CALL ? rg_builtin(e->name) : NULL;
+    int         nodes = 0, at = 0, type[2] = {0};
+    for (int i = 0; i < e->nkid; i++) {
+        if (!sig || sig[i] == 'v') {
+            emit_terms(c, r, e->kid[i]);
+            continue;
+        }
+        const rg_var *v = rg_find_var(r, e->kid[i]->name);
+        at              = (int)(v - r->var);
+        type[nodes++]   = rg_proof_type(r, v->pat->type);
+    }
+    bool        bound = sig && (!strcmp(e->name, "min") || !strcmp(e->name, "max"));
+    const char *kind  = e->kind == E_NUM                  ? "NUM"
+                        : e->kind == E_VAR                ? "VAR"
+                        : e->kind != E_CALL               ? "OP"
+                        : bound                           ? e->name[1] == 'i' ? "MIN" : "MAX"
+                        : !strcmp(e->name, "fits")        ? "FITS"
+                        : !strcmp(e->name, "holds")       ? "HOLDS"
+                        : nodes                           ? "OF_DTYPE"
+                                                          : "CALL";
+    if (e->kind == E_VAR) at = (int)(rg_find_var(r, e->name) - r->var);
+    if (!strcmp(kind, "HOLDS")) at = type[1];
+    rg_put(c, "    {KN_TERM_%s, %d, %d, %d, INT64_C(%lld), \"%s\"},\n", kind, e->nkid - nodes, at, type[0],
+           (long long)e->num, e->name ? e->name : "");
+}
+
+static void emit_term_list(rg_out *c, const rg_rule *r, const rg_expr *e, const char *name) {
+    rg_put(c, "static const kn_proof_term %s[] = {\n", name);
+    emit_terms(c, r, e);
+    rg_put(c, "    {KN_TERM_END, 0, 0, 0, 0, NULL},\n};\n");
+}
+
 static void emit_one(rg_out *c, rg_out *table, const rg_rule *r, const rg_set *set) {
     const char *id = rg_format("%s_%s", set->group[r->group].symbol, r->name);
     program     g  = {.r = r, .steps = c};
@@ -85,13 +130,14 @@ static void emit_one(rg_out *c, rg_out *table, const rg_rule *r, const rg_set *s
     rg_put(c, "static const kn_proof_step rhs_%s[] = {\n", id);
     emit_steps(&g, r->rhs);
     rg_put(c, "};\n");
-    uint32_t consts = 0, bounds = 0;
+    uint32_t consts = 0, bounds = 0, by_value = 0;
     rg_put(c, "static const uint8_t vars_%s[] = {", id);
     for (int i = 0; i < nvars; i++) {
         const rg_pat *p = i < r->nvar ? r->var[i].pat : g.any[i - r->nvar];
         rg_put(c, "%s%d", i ? ", " : "", rg_proof_type(r, p->type));
         if (i < r->nvar && r->var[i].is_const) consts |= 1u << i;
         if (i < r->nvar && r->var[i].bounds) bounds |= 1u << i;
+        if (i < r->nvar && r->var[i].in_expr && r->var[i].by_value) by_value |= 1u << i;
     }
     rg_put(c, "%s};\nstatic const uint32_t types_%s[] = {", nvars ? "" : "0", id);
     int ntypes = 0;
@@ -102,18 +148,23 @@ static void emit_one(rg_out *c, rg_out *table, const rg_rule *r, const rg_set *s
         rg_put(c, "static bool cond_%s(const kn_proof_in *p) {\n    (void)p;\n    return ", id);
         rg_emit_expr(c, r, r->cond, true);
         rg_put(c, ";\n}\n");
+        emit_term_list(c, r, r->cond, rg_format("cond_terms_%s", id));
     }
     for (int i = 0; i < g.nexpr; i++) {
         rg_put(c, "static int64_t expr_%s_%d(const kn_proof_in *p) {\n    (void)p;\n    return ", id, i);
         rg_emit_expr(c, r, g.expr[i], true);
         rg_put(c, ";\n}\n");
+        emit_term_list(c, r, g.expr[i], rg_format("expr_terms_%s_%d", id, i));
     }
     rg_put(c, "static int64_t (*const exprs_%s[])(const kn_proof_in *) = {", id);
     for (int i = 0; i < g.nexpr; i++) rg_put(c, "expr_%s_%d, ", id, i);
+    rg_put(c, "NULL};\nstatic const kn_proof_term *const terms_%s[] = {", id);
+    for (int i = 0; i < g.nexpr; i++) rg_put(c, "expr_terms_%s_%d, ", id, i);
     rg_put(c, "NULL};\n\n");
-    rg_put(table, "    {%d, %d, %d, %d, %d, 0x%x, 0x%x, vars_%s, types_%s, lhs_%s, rhs_%s, ", r->id, nvars, ntypes,
-           nlhs, g.nstep - nlhs, consts, bounds, id, id, id, id);
-    rg_put(table, r->cond ? "cond_%s, exprs_%s},\n" : "NULL, %.0sexprs_%s},\n", id, id);
+    rg_put(table, "    {%d, %d, %d, %d, %d, 0x%x, 0x%x, 0x%x, vars_%s, types_%s, lhs_%s, rhs_%s, ", r->id, nvars,
+           ntypes, nlhs, g.nstep - nlhs, consts, bounds, by_value, id, id, id, id);
+    const char *cond = r->cond ? rg_format("cond_%s", id) : "NULL";
+    rg_put(table, "%s, exprs_%s, %s, terms_%s},\n", cond, id, r->cond ? rg_format("cond_terms_%s", id) : "NULL", id);
 }
 
 /* ---- tests
@@ -193,11 +244,24 @@ void rg_emit_proof(const rg_set *set, rg_out *c, rg_out *h) {
         }
     }
     rg_put(c, "const int kn_proof_count = %d;\nconst kn_proof kn_proofs[] = {\n%s", nproof, nproof ? proofs.data : "");
-    rg_put(c, "    {0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},\n};\n");
+    rg_put(c, "    {0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},\n};\n");
     rg_put(c, "const int kn_rule_test_count = %d;\nconst kn_rule_test kn_rule_tests[] = {\n%s", ntest,
            ntest ? tests.data : "");
     rg_put(c, "    {0, 0, 0, 0, NULL, NULL, NULL},\n};\n");
     rg_put(c, "const int kn_rule_program_count = %d;\nconst kn_rule_program kn_rule_programs[] = {\n%s", nprogram,
            nprogram ? programs.data : "");
     rg_put(c, "    {0, 0, 0, 0, false, NULL},\n};\n");
+    rg_put(c, "const kn_rule_page kn_rule_pages[] = {\n");
+    for (const rg_rule *r = set->rules; r; r = r->next) {
+        rg_put(c, "    {");
+        rg_emit_text(c, r->text);
+        rg_put(c, ", %s},\n", r->refuses ? "true" : "false");
+    }
+    rg_put(c, "    {NULL, false},\n};\nconst char *const kn_group_docs[] = {\n");
+    for (int g = 0; g < set->ngroups; g++) {
+        rg_put(c, "    ");
+        rg_emit_text(c, set->group[g].doc);
+        rg_put(c, ",\n");
+    }
+    rg_put(c, "    NULL,\n};\n");
 }

@@ -9,8 +9,7 @@
 #include "tensor/gradient.h"
 
 static const char *const folders[] = {CORPUS_DIR, KN_TEST_SOURCE "/tests/kernels", KN_TEST_SOURCE "/tests/ir/effects",
-                                      KN_TEST_SOURCE "/tests/ir/symbolic",
-                                      KN_TEST_SOURCE "/tests/ir/storage"};
+                                      KN_TEST_SOURCE "/tests/ir/symbolic", KN_TEST_SOURCE "/tests/ir/storage"};
 
 /* How a program is lowered, and what its kernels are rewritten with behind it. */
 typedef struct firing_way {
@@ -43,7 +42,7 @@ static bool firing_fault(firing_run *r, const corpus_program *cp, const kn_fault
 static bool lower_for(firing_run *r, const corpus_program *cp, kn_graph *g, kn_ref root, const firing_way *way,
                       bool hand) {
     kl_program  p;
-    kn_fault    f = {0};
+    kn_fault    f   = {0};
     kl_run      run = {.stop = way->stop};
     kn_opt      opts[KN_MAX_OPTS];
     const char *given = hand ? strstr(cp->text, "# opts:") : NULL;
@@ -68,10 +67,10 @@ static bool lower_for(firing_run *r, const corpus_program *cp, kn_graph *g, kn_r
 
 /* The gradient of the sum of all float values by all float inputs; 0 where there is none. */
 static kn_ref gradient_of(firing_run *r, corpus_case *c) {
-    kn_graph *g = c->g;
+    kn_graph *g    = c->g;
     kn_ref    loss = 0, wrt[CORPUS_MAX], grads[CORPUS_MAX];
-    kn_fault  f = {0};
-    int       n = 0;
+    kn_fault  f    = {0};
+    int       n    = 0;
     if (kg_op(g, c->root) == KN_OP_SINK) return 0;
     bool     tuple = kg_op(g, c->root) == KN_OP_TUPLE;
     uint32_t count = tuple ? kg_nsrc(g, c->root) : 1;
@@ -91,9 +90,9 @@ static kn_ref gradient_of(firing_run *r, corpus_case *c) {
 }
 
 static void run_one(const corpus_program *cp, void *user) {
-    firing_run *r = user;
-    corpus_case c = {0};
-    kn_fault    f = {0};
+    firing_run *r      = user;
+    corpus_case c      = {0};
+    kn_fault    f      = {0};
     bool        filled = corpus_open(cp->text, &c, &f); /* symbolic sizes have no data here */
     if (!c.root) {
         firing_fault(r, cp, &f);

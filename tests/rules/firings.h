@@ -11,7 +11,7 @@
 #include "rules/validate.h"
 
 typedef struct kn_firings {
-    uint64_t     *fired; /* by rule */
+    uint64_t     *fired;  /* by rule */
     kn_validation checks; /* every firing of a marked rule, evaluated */
     int           programs, gradients, kernels;
 } kn_firings;

@@ -7,26 +7,14 @@
 #include "check.h"
 #include "rewrite/match.h"
 #include "rules/helpers.h"
+#include "rules/reach.h"
 #include "rules/validate.h"
 #include "rules_gen.h"
 #include "rules_proof.h"
 
 #include <math.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#endif
-#ifdef SLOW
-enum { BUDGET = 1 << 16 };
-#else
-enum { BUDGET = 1 << 25 };
-#endif
-
-enum { LANES = 256, VARS = 16, DEPTH = 24, TYPES = 64 };
+enum { LANES = 256, VARS = 16, DEPTH = 24, TYPES = KN_PROOF_TYPES };
 
 typedef struct domain {
     kn_scalar *v;
@@ -341,7 +329,7 @@ static void fill_edges(pool *m, domain *d, int dt, bool intervals) {
     }
 }
 
-static void fill_floats(pool *m, domain *d, int dt, int vars, bool fast) {
+static void fill_floats(pool *m, domain *d, int dt, const kn_reach *r, bool fast) {
     static const double special[] = {0.0,
                                      -0.0,
                                      1.0,
@@ -373,13 +361,9 @@ static void fill_floats(pool *m, domain *d, int dt, int vars, bool fast) {
                                      (double)NAN,
                                      100.0,
                                      -127.5};
-    int bytes = kn_dsize(dt);
-    int all   = bytes == 1 && vars <= 2 ? 256 : bytes == 2 && vars == 1 ? 65536 : 0;
-#ifdef SLOW
-    if (vars > 1) all = 0;
-#endif
-    d->v      = kn_arena_get(&m->ar, (size_t)(all ? all : (int)(sizeof special / sizeof *special)) * sizeof *d->v);
-    d->n      = 0;
+    int bytes = kn_dsize(dt), all = !kn_reach_all(r, bytes) ? 0 : bytes == 1 ? 256 : 65536;
+    d->v = kn_arena_get(&m->ar, (size_t)(all ? all : (int)(sizeof special / sizeof *special)) * sizeof *d->v);
+    d->n = 0;
     for (int i = 0; i < (all ? all : (int)(sizeof special / sizeof *special)); i++) {
         uint8_t   one = (uint8_t)i;
         uint16_t  two = (uint16_t)i;
@@ -389,15 +373,6 @@ static void fill_floats(pool *m, domain *d, int dt, int vars, bool fast) {
         if (fast && !isfinite(v.f)) continue;
         d->v[d->n++] = v;
     }
-}
-
-static int index_reach(int vars) {
-#ifdef SLOW
-    static const int reach[] = {0, 1000, 60, 12, 6, 3, 2, 2, 2};
-#else
-    static const int reach[] = {0, 100000, 900, 70, 20, 8, 4, 3, 2};
-#endif
-    return reach[KN_MIN(vars, 8)];
 }
 
 /* A pattern's float literal that the dtype does not have never matches there. */
@@ -413,27 +388,17 @@ static bool literals_exist(const prover *q) {
 static bool prove_with(prover *q, pool *m) {
     const kn_proof *p = q->p;
     if (!literals_exist(q)) return true;
-    int             floats = 0, indices = 0;
-    double          cases = 1;
-    bool            casts = p->ntypes > 2, narrow = false;
-    for (int k = 0; k < p->nvars; k++) {
-        int  dt = q->dt[p->var_type[k]];
-        bool iv = p->bounds >> k & 1;
-        if (kn_is_float(dt)) floats++;
-        else if (dt == KN_INDEX) indices += iv ? 3 : 1;
-        else cases *= iv ? 256.0 * 256 * 256 / 6 : ldexp(1, 8 * kn_dsize(dt) < 8 || dt == KN_BOOL ? 1 : 8);
-    }
-    narrow = cases > BUDGET;
+    kn_reach r = kn_reach_of(p, q->dt);
     for (int t = 0; t < p->ntypes; t++)
-        q->width[t] = narrow && !casts && kn_dsize(q->dt[t]) == 1 ? 4 : 8 * kn_dsize(q->dt[t]);
+        q->width[t] = r.narrow && kn_dsize(q->dt[t]) == 1 ? 4 : 8 * kn_dsize(q->dt[t]);
     for (int k = 0; k < p->nvars; k++) {
         int  dt = q->dt[p->var_type[k]], width = q->width[p->var_type[k]];
         bool iv = p->bounds >> k & 1;
         q->dom[k] = (domain){0};
-        if (kn_is_float(dt)) fill_floats(m, &q->dom[k], dt, casts ? 2 : floats, q->fast);
+        if (kn_is_float(dt)) fill_floats(m, &q->dom[k], dt, &r, q->fast);
         else if (dt == KN_BOOL) fill_ints(m, &q->dom[k], 0, 1, iv);
-        else if (dt == KN_INDEX && !casts) fill_ints(m, &q->dom[k], -index_reach(indices), index_reach(indices), iv);
-        else if (casts || width > 8) fill_edges(m, &q->dom[k], dt, iv);
+        else if (dt == KN_INDEX && !r.casts) fill_ints(m, &q->dom[k], -r.index, r.index, iv);
+        else if (r.casts || width > 8) fill_edges(m, &q->dom[k], dt, iv);
         else if (kn_dtypes[dt].kind == 'U') fill_ints(m, &q->dom[k], 0, ((int64_t)1 << width) - 1, iv);
         else fill_ints(m, &q->dom[k], -((int64_t)1 << (width - 1)), ((int64_t)1 << (width - 1)) - 1, iv);
     }
@@ -634,7 +599,7 @@ static int64_t value_at(const kn_graph *g, kn_ref n, const kn_ref *r, const int6
 static void index_expressions_keep_values(void) {
     uint32_t seed = 7;
     long     before = 0, after = 0;
-#ifdef SLOW
+#ifdef KN_SLOW
     enum { ROUNDS = 1000 };
 #else
     enum { ROUNDS = 4000 };

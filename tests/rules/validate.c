@@ -56,8 +56,20 @@ static bool looks_through(const kn_graph *g, kn_ref n) {
     return false;
 }
 
-/* One assignment of the leaves; values by node. */
-static void compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scalar *value, uint64_t *seed) {
+/* A BITCAST that keeps the number of elements: of one value. */
+static bool reinterprets(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_BITCAST && kn_dsize(kg_dtype(g, n)) == kn_dsize(kg_dtype(g, kg_at(g, n, 0)));
+}
+
+static kn_scalar reinterpret(kn_scalar v, int from, int to) {
+    uint64_t bits = 0;
+    kn_store_scalar(&bits, from, v);
+    return kn_load_scalar(&bits, to);
+}
+
+/* One assignment of the leaves; values by node. False: it says nothing, for the bits of a NaN are not defined. */
+static bool compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scalar *value, uint64_t *seed) {
+    bool defined = true;
     for (uint32_t i = 0; i < n; i++) {
         kn_ref         id = order[i];
         const kn_node *nd = kg_node(g, id);
@@ -69,6 +81,10 @@ static void compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scala
             int       dt[3] = {0};
             for (uint32_t k = 0; k < nd->nsrc; k++) in[k] = value[s[k]], dt[k] = kg_dtype(g, s[k]);
             kn_alu(nd->op, nd->dtype, dt, in, &value[id]);
+        } else if (reinterprets(g, id)) {
+            int from  = kg_dtype(g, s[0]);
+            value[id] = reinterpret(value[s[0]], from, nd->dtype);
+            if (kn_is_float(from) && !kn_is_float(nd->dtype) && value[s[0]].f != value[s[0]].f) defined = false;
         } else if (looks_through(g, id)) {
             value[id] = value[s[0]];
         } else if (nd->op == KN_OP_LOAD && nd->nsrc == 3 && !value[s[2]].i) {
@@ -77,6 +93,7 @@ static void compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scala
             value[id] = random_value(g, id, seed);
         }
     }
+    return defined;
 }
 
 static bool same_value(int dt, kn_scalar a, kn_scalar b, bool fast) {
@@ -147,7 +164,7 @@ bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *
     kn_ref     roots[2] = {from, to}, *order = NULL;
     uint32_t   n;
     kn_scalar *value = NULL;
-    bool       same = true, scalar = kn_is_alu(kg_op(g, from)), comparable = false;
+    bool       same = true, scalar = kn_is_alu(kg_op(g, from)) || reinterprets(g, from), comparable = false;
     size_t     room = (size_t)KN_MAX(from, to) + 1;
     *trials         = 0;
     text[0]         = 0;
@@ -160,7 +177,7 @@ bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *
     }
     if (!(value = kn_zalloc(NULL, room * sizeof *value))) goto done;
     for (int t = 0; t < TRIALS && same; t++) {
-        compute(g, order, n, value, seed);
+        if (!compute(g, order, n, value, seed)) continue;
         ++*trials;
         same = same_value(kg_dtype(g, from), value[from], value[to], fast);
         if (same) continue;

@@ -5,9 +5,10 @@
  *     rw.on_fire = kn_validate_hook;      any kn_rewrite with rw
  *     kn_validate_end();                  v.failures, v.text; v.checked[rule]
  *
- * Elementwise nodes are computed by kn_alu; whatever else they stand on is a leaf with a random value within its
- * bounds. A node that moves data is run by the interpreter on random inputs, if its leaves are PARAMs. Rules without a
- * mark are not looked at. One validation at a time. */
+ * Elementwise nodes are computed by kn_alu, BITCASTs of one value by their bits; whatever else they stand on is a leaf
+ * with a random value within its bounds. A node that moves data is run by the interpreter on random inputs, if its
+ * leaves are PARAMs. Rules without a mark are not looked at. One validation at a time.
+ */
 #ifndef KN_VALIDATE_H
 #define KN_VALIDATE_H
 
