@@ -37,7 +37,7 @@ static bool add_param(kl_copy *c, kn_ref bound, int64_t size, int dtype, kn_ref 
     if (!KN_GROW(p->alloc, p->param, p->param_cap, p->nparam + 1) ||
         !KN_GROW(p->alloc, c->b->bound, c->b->cap, p->nparam + 1))
         return kn_oom(c->f);
-    p->param[p->nparam]    = (kl_param){size, dtype, 0};
+    p->param[p->nparam]    = (kl_param){.size = size, .dtype = dtype};
     c->b->bound[p->nparam] = bound;
     *node                  = kg_param(p->g, (int64_t)p->nparam++, dtype, &size, 1);
     return *node != 0;
@@ -84,13 +84,13 @@ static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
     if (slot < 0 || slot > 4095 || size == INT64_MAX)
         return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a bounded size");
     if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) return kn_oom(c->f);
-    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){0, KN_U8, 0};
+    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){.dtype = KN_U8};
     if (kg_is_variable(c->from, n)) {
         *out           = kg_copy(p->g, c->from, n);
-        p->param[slot] = (kl_param){1, dtype, *out};
+        p->param[slot] = (kl_param){.size = 1, .dtype = dtype, .var = *out};
         return *out != 0;
     }
-    p->param[slot] = (kl_param){size, dtype, 0};
+    p->param[slot] = (kl_param){.size = size, .dtype = dtype};
     for (int i = 0; i < rank; i++) { /* the sizes have been copied before */
         dims[i] = from[i] < 0 ? image_dim(c, (kn_ref)-from[i]) : from[i];
         if (!kg_factor(p->g, &count, dims[i])) return kn_fail(c->f, KN_ERR_UNSUPPORTED, "callify: too many sizes");

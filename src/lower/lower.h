@@ -28,8 +28,10 @@ typedef struct kl_kernel {
     kn_graph *g;
     kn_ref    root; /* SINK up to Select, then LINEAR */
     char      name[64];
-    size_t    nargs;   /* PARAM k is argument k of each call */
+    size_t    nargs;    /* PARAM k is argument k of each call */
     bool      symbolic; /* some arguments are variables */
+    bool      panel;    /* copies argument 1 to argument 0, a temporary, for a kernel that reads it many times */
+    bool      optimized; /* its options are applied */
     uint64_t  hash;     /* of the graph as it was cut, */
     kn_ref    cut;      /* and its root */
     int64_t   chunks; /* iterations of the THREAD loop, at most; 1: none */
@@ -59,12 +61,14 @@ typedef struct kl_temp {
     int     dtype;
     int64_t offset;      /* Plan's: bytes into the schedule's one block of temporary memory */
     int     first, last; /* calls between which it is live */
+    bool    kept;        /* holds good until what it was computed of is written again */
 } kl_temp;
 
 typedef struct kl_param {
     int64_t size; /* elements at most */
     int     dtype;
     kn_ref  var; /* the PARAM, if it is a variable: its value is what stands behind it, one element */
+    bool    written; /* Plan's: by some kernel */
 } kl_param;
 
 typedef struct kl_program {
@@ -124,6 +128,13 @@ bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_plan(kl_program *p, kn_fault *f);
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
+
+/* The kernel's name and SINK: kind (NULL: E for elementwise, r with a reduction), then the loop extents, as
+ * r_64_128_784. */
+bool kl_name_kernel(kl_program *p, kl_kernel *k, const char *kind);
+/* Kernels that fill the panels which kernel `at` reads, behind all others; calls of them before each of its own
+ * (panels.c). */
+bool kl_add_panels(kl_program *p, size_t at, const ko_panels *panels, kn_fault *f);
 
 /* The log of where nodes come from may go: a lowered program no longer knows. */
 void kl_forget_why(kl_program *p);

@@ -72,7 +72,8 @@ static void explain_kernel(const kl_program *p, const kl_kernel *k) {
 }
 
 bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
-    kn_nest nest;
+    kn_nest   nest;
+    ko_panels panels = {.next = (int64_t)k->nargs};
     if (!count_work(k)) return kn_oom(f);
     if (p->explain) explain_kernel(p, k);
     if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->opts, KN_MAX_OPTS, p->explain, f);
@@ -85,7 +86,8 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     if (ok && model) explain_given(p, k, model, &nest);
     ko_model_free(model);
     if (!ok) return false;
-    k->root = ko_apply(k->g, k->root, &nest, f);
+    k->root = ko_apply(k->g, k->root, &nest, &panels, f);
     if (!k->root) return kl_stage_fault("optimize", k->g, f);
-    return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds, f);
+    if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds, f)) return false;
+    return !panels.n || kl_add_panels(p, (size_t)(k - p->kernel), &panels, f);
 }

@@ -53,6 +53,9 @@ static bool optimize_by_hand(kl_program *p, kl_kernel *k, const kl_hand *h, kn_f
 }
 
 static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    if (k->optimized) return true;
+    k->optimized = true;
+    if (k->panel) return kl_optimize(p, k, true, f); /* what is given by hand is given for its reader */
     for (size_t i = run->nhand; i-- > 0;)
         if (name_fits(run->hand[i].pattern, k->name)) return optimize_by_hand(p, k, &run->hand[i], f);
     if (run->opts) {
@@ -60,6 +63,30 @@ static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *
         memcpy(k->opts, run->opts, (size_t)run->nopts * sizeof *run->opts);
     }
     return kl_optimize(p, k, !run->opts, f);
+}
+/* Panels add kernels and calls, so what reads them goes first, one by one. */
+static bool optimize_readers(kl_program *p, kl_run *run, kn_fault *f) {
+    for (size_t k = 0, n = p->nkernel; k < n; k++) {
+        const kn_opt *opts  = run->opts;
+        int           nopts = run->nopts;
+        bool          reads = false;
+        for (size_t i = 0; i < run->nhand; i++)
+            if (name_fits(run->hand[i].pattern, p->kernel[k].name)) {
+                opts  = run->hand[i].opts;
+                nopts = run->hand[i].nopts;
+            }
+        for (int i = 0; i < nopts; i++) reads |= opts[i].op == KN_OPT_STAGE && opts[i].axis == KN_STAGE_GLOBAL;
+        if (reads && !optimize_kernel(p, &p->kernel[k], run, f)) return false;
+    }
+    return true;
+}
+static bool rangeify_schedule(kl_program *p, kl_run *run, kn_fault *f) {
+    (void)run;
+    return kl_rangeify(p, f);
+}
+static bool plan_schedule(kl_program *p, kl_run *run, kn_fault *f) {
+    (void)run;
+    return kl_plan(p, f);
 }
 static bool expand_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
     (void)run;
@@ -80,16 +107,16 @@ static bool render_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f)
 
 static const struct {
     kn_stage stage;
-    bool (*schedule)(kl_program *p, kn_fault *f);
+    bool (*schedule)(kl_program *p, kl_run *run, kn_fault *f);
     bool (*kernel)(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f);
 } pipeline[] = {
     {KN_STAGE_CALLIFY, NULL, NULL},
-    {KN_STAGE_RANGEIFY, kl_rangeify, NULL},
-    {KN_STAGE_OPTIMIZE, NULL, optimize_kernel},
+    {KN_STAGE_RANGEIFY, rangeify_schedule, NULL},
+    {KN_STAGE_OPTIMIZE, optimize_readers, optimize_kernel},
     {KN_STAGE_EXPAND, NULL, expand_kernel},
     {KN_STAGE_SELECT, NULL, select_kernel},
     {KN_STAGE_LINEARIZE, NULL, linearize_kernel},
-    {KN_STAGE_PLAN, kl_plan, NULL},
+    {KN_STAGE_PLAN, plan_schedule, NULL},
     {KN_STAGE_RENDER, NULL, render_kernel},
 };
 
@@ -152,10 +179,10 @@ static bool lower_kernel(kl_program *p, kl_kernel *k, kl_run *run, int first, in
     return true;
 }
 
-static bool lower_schedule(kl_program *p, int s, kn_fault *f) {
+static bool lower_schedule(kl_program *p, kl_run *run, int s, kn_fault *f) {
     if (!pipeline[s].schedule) return true;
     double start = kn_now();
-    bool   ok    = pipeline[s].schedule(p, f);
+    bool   ok    = pipeline[s].schedule(p, run, f);
     p->spent[pipeline[s].stage] += kn_now() - start;
     return ok;
 }
@@ -166,7 +193,7 @@ static bool lower_watched(kl_program *p, kl_run *run, int last, kn_fault *f) {
         kl_stage_count *count = run->count ? &run->count[pipeline[s].stage] : NULL;
         if (!count_before(p, count, f)) return false;
         kn_why_stage(kg_why(p->g), kn_stage_names[pipeline[s].stage]);
-        if (!lower_schedule(p, s, f)) return false;
+        if (!lower_schedule(p, run, s, f)) return false;
         for (size_t k = 0; k < p->nkernel; k++)
             if (!lower_kernel(p, &p->kernel[k], run, s, s, f)) return false;
         if (!count_after(p, count, f)) return false;
@@ -217,7 +244,7 @@ static void lower_some(void *arg, int64_t lo, int64_t hi) {
 static bool lower_unwatched(kl_program *p, kl_run *run, int last, kn_fault *f) {
     kl_shared s = {.p = p, .run = run, .last = last, .failed = SIZE_MAX, .f = f};
     for (int i = 0; i <= last; i++)
-        if (!lower_schedule(p, i, f)) return false;
+        if (!lower_schedule(p, run, i, f)) return false;
     pthread_mutex_init(&s.lock, NULL);
     bool ok = true;
     if (run->share && p->nkernel >= KL_SHARE) ok = run->share(run->sharer, (int64_t)p->nkernel, lower_some, &s, f);

@@ -1,7 +1,8 @@
 /* plan.c - stage 7: storage for what kernels hand each other.
  *
  * Takes: the calls in order. Gives: for every temporary an offset into one block; temporaries whose lifetimes do not
- *   overlap share bytes. Holds after: no kernel reads and writes overlapping temporaries.
+ *   overlap share bytes. Holds after: no kernel reads and writes overlapping temporaries. A panel of a PARAM that no
+ *   kernel writes is kept from run to run, in bytes of its own.
  * Registers of the C target are the C compiler's. */
 #include "lower/lower.h"
 
@@ -18,11 +19,20 @@ bool kl_plan(kl_program *p, kn_fault *f) {
     }
     for (size_t k = 0; k < p->ncall; k++)
         for (size_t a = 0; a < p->kernel[p->call[k].kernel].nargs; a++) {
-            if (!p->call[k].arg[a].temp) continue;
-            kl_temp *t = &p->temp[p->call[k].arg[a].id];
+            const kl_arg *arg = &p->call[k].arg[a];
+            if (!arg->temp) p->param[arg->id].written |= arg->written;
+            if (!arg->temp) continue;
+            kl_temp *t = &p->temp[arg->id];
             if (t->first < 0) t->first = (int)k;
             t->last = (int)k;
         }
+    for (size_t k = 0; k < p->ncall; k++) {
+        const kl_arg *arg = p->call[k].arg;
+        if (!p->kernel[p->call[k].kernel].panel || arg[1].temp || p->param[arg[1].id].written) continue;
+        p->temp[arg[0].id].kept  = true;
+        p->temp[arg[0].id].first = 0;
+        p->temp[arg[0].id].last  = (int)p->ncall;
+    }
     p->temp_bytes = 0;
     /* First fit, in the order of first use, among those alive at the same time. */
     for (size_t k = 0; k < p->ncall; k++)

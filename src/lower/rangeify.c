@@ -386,8 +386,7 @@ static bool merge_loops(kl_program *p, kl_kernel *k) {
     return true;
 }
 
-/* E for elementwise, r with a reduction; then the loop extents: r_64_128_784. */
-static bool name_kernel(kl_program *p, kl_kernel *k) {
+bool kl_name_kernel(kl_program *p, kl_kernel *k, const char *kind) {
     kn_ref  *order;
     uint32_t n;
     bool     reduces = false;
@@ -405,7 +404,7 @@ static bool name_kernel(kl_program *p, kl_kernel *k) {
             }
         }
     kn_free(p->alloc, order, n * sizeof *order);
-    snprintf(k->name, sizeof k->name, "%s%s", reduces ? "r" : "E", text);
+    snprintf(k->name, sizeof k->name, "%s%s", kind ? kind : reduces ? "r" : "E", text);
     kn_ref few[1] = {kg_at(k->g, k->root, 0)};
     kg_made_as(k->g, k->g, k->root);
     k->root       = kg_sink(k->g, few, 1, k->name, NULL, 0);
@@ -473,7 +472,8 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     }
     p->nkernel++;
     if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds | KN_G_scans, z->f)) return false;
-    if (!merge_loops(p, k) || !name_kernel(p, k)) return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);
+    if (!merge_loops(p, k) || !kl_name_kernel(p, k, NULL))
+        return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);
     return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, z->f);
 }
 

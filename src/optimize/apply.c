@@ -277,8 +277,8 @@ static kn_ref next_closer(ko_state *s, kn_ref sink, int *origins, int *n) {
     return found;
 }
 
-kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
-    ko_state s = {.g = g, .nest = nest, .f = f};
+kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels, kn_fault *f) {
+    ko_state s = {.g = g, .nest = nest, .panels = panels, .f = f};
     int      origins[KN_MAX_NEST], n;
     kn_ref   old;
     for (int i = 0; i < nest->norigin; i++) s.first_id = KN_MAX(s.first_id, nest->origin[i].id + 1);

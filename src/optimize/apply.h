@@ -8,6 +8,7 @@
 typedef struct ko_state {
     kn_graph      *g;
     const kn_nest *nest;
+    ko_panels     *panels;
     kn_fault      *f;
     int64_t        first_id, next_id, next_local;
     int           *place; /* per range made here, by id - first_id: its position in the nest */

@@ -258,7 +258,8 @@ static bool edit_swap(kn_nest *nest, const kn_opt *o, kn_fault *f) {
 bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (o->op == KN_OPT_STAGE || o->op == KN_OPT_PREFETCH || o->op == KN_OPT_STREAM) {
         if (nest->nmemory == KN_MAX_STAGES) return refuse(f, o, "too many options on memory");
-        if (o->op == KN_OPT_STAGE && (o->axis < -1 || o->axis >= nest->nloop)) return refuse(f, o, "no such loop");
+        if (o->op == KN_OPT_STAGE && (o->axis < KN_STAGE_GLOBAL || o->axis >= nest->nloop))
+            return refuse(f, o, "no such loop");
         nest->memory[nest->nmemory++] = *o;
         return true;
     }

@@ -13,7 +13,8 @@ typedef enum kn_opt_op {
     KN_OPT_SPLIT,    /* loop `axis` by `arg` into outer and inner; the inner (`top`: the outer) is of type target */
     KN_OPT_SWAP,     /* loops `axis` and `arg` change places */
     KN_OPT_PEEL,     /* `arg` iterations at the front of loop `axis` and `more` at its end get loops of their own */
-    KN_OPT_STAGE,    /* panels of PARAM `arg` are copied to LOCAL memory in loop `axis`, in rows `more` apart */
+    KN_OPT_STAGE,    /* panels of PARAM `arg` are copied in loop `axis`, in rows `more` apart: to LOCAL memory, or
+                      * before all loops, by a kernel of their own, to GLOBAL memory */
     KN_OPT_CARRY,    /* the sums of reduce loop `axis` are kept in `target` and may outlive output loops inside it */
     KN_OPT_PREFETCH, /* loads of PARAM `arg` announce what they read `more` iterations later */
     KN_OPT_STREAM    /* stores to PARAM `arg` go past the caches */
@@ -28,10 +29,11 @@ typedef enum kn_tail { /* of a SPLIT whose factor leaves iterations over */
 typedef enum kn_carry { KN_CARRY_NONE, KN_CARRY_LOCAL, KN_CARRY_OUT } kn_carry;
 
 enum { KN_MAX_OPTS = 24, KN_MAX_NEST = 64, KN_MAX_STAGES = 8, KN_STAGE_AXES = 8, KN_STAGE_BYTES = 256 << 10 };
+enum { KN_STAGE_SUM = -1, KN_STAGE_GLOBAL = -2 }; /* of a STAGE, instead of a loop */
 
 typedef struct kn_opt {
     kn_opt_op op;
-    int       axis;   /* position in the nest, outermost 0; of STAGE -1: where the reduction begins */
+    int       axis;   /* position in the nest, outermost 0; of STAGE also KN_STAGE_SUM: where the reduction begins */
     int64_t   arg, more;
     int       target; /* SPLIT: THREAD, LOOP, UPCAST; of reductions REDUCE, GROUP_REDUCE, UNROLL. CARRY: a kn_carry */
     bool      top;
@@ -83,8 +85,22 @@ static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type 
 bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f);
 /* One OptOp on the nest; a refusal says why and leaves the nest alone. */
 bool ko_edit(kn_nest *nest, const kn_opt *opt, kn_fault *f);
-/* The kernel of the edited nest. 0 on failure, with the graph's fault or f set. */
-kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f);
+/* A GLOBAL panel that the kernel reads: PARAM `slot`, filled from PARAM `source` by the END `fill`. */
+typedef struct ko_panel {
+    kn_ref  fill, memory; /* memory: the PARAM */
+    int64_t slot, source, size;
+    int     dtype;
+} ko_panel;
+
+typedef struct ko_panels {
+    ko_panel panel[KN_MAX_STAGES];
+    int      n;
+    int64_t  next; /* slot of the next PARAM; the caller sets the first */
+} ko_panels;
+
+/* The kernel of the edited nest; panels: what has to be copied before it. 0 on failure, with the graph's fault or f
+ * set. */
+kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels, kn_fault *f);
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). What it
  * weighed and what was refused is written to `explain`, which may be NULL. */
 int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_str *explain, kn_fault *f);

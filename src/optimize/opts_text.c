@@ -1,7 +1,7 @@
 /* opts_text.c - option lists as text.
  *
  *   SPLIT:loop:factor:TYPE[:top][:MASK|:PAD]     SWAP:loop:loop          PEEL:loop:front[:back]
- *   STAGE:param[:loop[:pitch[:loop.loop...]]]    CARRY:loop:LOCAL|OUT    PREFETCH:param:ahead    STREAM:param
+ *   STAGE:param[:loop|:GLOBAL[:pitch[:loop.loop...]]]   CARRY:loop:LOCAL|OUT   PREFETCH:param:ahead   STREAM:param
  *
  * Loops count from the outermost, 0; options stand side by side, with spaces or commas between. */
 #include "optimize/opts.h"
@@ -47,10 +47,16 @@ static bool parse_split(const char **at, kn_opt *o) {
 }
 
 static bool parse_stage(const char **at, kn_opt *o) {
-    o->axis = -1;
+    o->axis = KN_STAGE_SUM;
     if (!parse_number(at, &o->arg)) return false;
     if (**at != ':') return true;
-    if (!parse_axis(at, o)) return false;
+    const char *word = *at + 1;
+    if (parse_word(&word, "GLOBAL")) {
+        o->axis = KN_STAGE_GLOBAL;
+        *at     = word;
+    } else if (!parse_axis(at, o)) {
+        return false;
+    }
     if (**at == ':' && !parse_number(at, &o->more)) return false;
     if (**at != ':') return true;
     do { /* the first loop behind ':', the others behind '.' */
@@ -98,7 +104,7 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (!parse_one(&at, &o) || (*at && *at != ' ' && *at != ','))
             return kn_fail(f, KN_ERR_ARG,
                            "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top][:MASK|:PAD], "
-                           "SWAP:loop:loop, PEEL:loop:front[:back], STAGE:param[:loop[:pitch[:order]]], "
+                           "SWAP:loop:loop, PEEL:loop:front[:back], STAGE:param[:loop|:GLOBAL[:pitch[:order]]], "
                            "CARRY:loop:LOCAL|OUT, PREFETCH:param:ahead or STREAM:param",
                            start);
         opts[(*n)++] = o;
@@ -109,7 +115,8 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
 static void print_stage(const kn_opt *o, kn_str *out) {
     kn_str_putf(out, "STAGE:%lld", (long long)o->arg);
     if (o->axis >= 0) kn_str_putf(out, ":%d", o->axis);
-    if (o->axis >= 0 && (o->more || o->naxes)) kn_str_putf(out, ":%lld", (long long)o->more);
+    if (o->axis == KN_STAGE_GLOBAL) kn_str_puts(out, ":GLOBAL");
+    if (o->axis != KN_STAGE_SUM && (o->more || o->naxes)) kn_str_putf(out, ":%lld", (long long)o->more);
     for (int i = 0; i < o->naxes; i++) kn_str_putf(out, i ? ".%d" : ":%d", o->axes[i]);
 }
 

@@ -47,7 +47,7 @@ bool ko_share_loops(ko_state *s, ko_variant *v, const int *piece, int nrange, co
         v->loop[l].range = now;
     }
     for (int k = 0; k < nrange; k++) {
-        bool all = true; /* the loops of this range are the other piece's */
+        bool all = piece[k] == part[with].piece[k]; /* the loops of this range, if it has any, are the other piece's */
         for (int l = most; l < v->nloop; l++) all &= v->loop[l].closed != k;
         v->own[k] &= !all;
         v->to[k]   = kg_substitute(g, v->to[k], from, to, most);

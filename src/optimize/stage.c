@@ -1,8 +1,9 @@
-/* stage.c - what the options say of memory: panels of a PARAM copied into LOCAL memory, loads announced by PREFETCH,
- * stores that go past the caches.
+/* stage.c - what the options say of memory: panels of a PARAM copied first, loads announced by PREFETCH, stores that go
+ * past the caches.
  *
- * A panel is what a load walks in the loops inside the one where the copy is placed. What is computed of the loaded
- * element alone (a cast, a scale) is computed while copying. */
+ * A panel is what a load walks in the loops inside the one where the copy is placed. It is copied to LOCAL memory
+ * there, or to GLOBAL memory by a kernel that runs before: that one threads share, and it may outlive the run. What is
+ * computed of the loaded element alone (a cast, a scale) is computed while copying. */
 #include "optimize/apply.h"
 
 #include <string.h>
@@ -55,7 +56,7 @@ static int stage_order(const kn_opt *o, int place) {
 enum { MAX_COPIES = 32, MAX_DIMS = 32 };
 
 typedef struct ko_copy { /* made already: what stands in it, over which loops */
-    kn_ref source, fresh[MAX_DIMS], bound[MAX_DIMS], local, filled;
+    kn_ref source, fresh[MAX_DIMS], bound[MAX_DIMS], memory, filled; /* filled 0: before the kernel runs */
     int    n;
 } ko_copy;
 
@@ -75,9 +76,11 @@ static const ko_copy *find_copy(kn_graph *g, const ko_copies *all, kn_ref value,
     return NULL;
 }
 
-/* The copy's own loops over in[0..n-1]: fresh[i], where bounds stand still what loop walks. A copy that ends in a loop,
- * not in lanes, walks it in as many lanes as divide it. False: not over these loops, or a fault. */
-static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, ko_copy *c, kn_ref *loop, int *nloop) {
+/* The copy's own loops over in[0..n-1]: fresh[i] stands for in[i]. A copy that ends in a loop, not in lanes, walks it
+ * in as many lanes as divide it; one that is a kernel of its own gets its lanes there. False: not over these loops, or
+ * a fault. */
+static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, bool global, ko_copy *c, kn_ref *loop,
+                       int *nloop) {
     kn_graph *g     = s->g;
     bool      lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
     int       last  = 0;
@@ -91,8 +94,9 @@ static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, ko_copy *
         int64_t size = kg_op(g, b) == KN_OP_CONST ? kg_const_int(g, b) : 0, wide = 1;
         int     type = (int)kg_field(g, in[i], KN_F_RANGE_type), axis = (int)kg_field(g, in[i], KN_F_RANGE_axis);
         type         = type == KN_AXIS_GROUP_REDUCE || type == KN_AXIS_UPCAST ? KN_AXIS_UPCAST : KN_AXIS_LOOP;
-        if (!lanes) type = KN_AXIS_LOOP;
-        while (!lanes && i == n - 1 && size && size % (2 * wide) == 0 && 2 * wide * item <= LINE) wide *= 2;
+        if (!lanes || global) type = KN_AXIS_LOOP;
+        if (global && !size) return false;
+        while (!lanes && !global && i == n - 1 && size && size % (2 * wide) == 0 && 2 * wide * item <= LINE) wide *= 2;
         c->bound[i] = kg_at(g, in[i], 0);
         kn_ref r    = c->fresh[i] = wide > 1 && wide == size ? kg_idx(g, 0)
                                                              : ko_new_range(s, wide > 1 ? kg_idx(g, size / wide) : b,
@@ -107,28 +111,41 @@ static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, ko_copy *
     return true;
 }
 
+/* The copy becomes a kernel before this one. */
+static bool add_panel(ko_state *s, ko_copy *c, int64_t source, int64_t size) {
+    if (s->panels->n == KN_MAX_STAGES) return false;
+    s->panels->panel[s->panels->n++] = (ko_panel){.fill   = c->filled,
+                                                  .memory = c->memory,
+                                                  .slot   = kg_field(s->g, c->memory, KN_F_PARAM_slot),
+                                                  .source = source,
+                                                  .size   = size,
+                                                  .dtype  = kg_dtype(s->g, c->source)};
+    c->filled = 0;
+    return true;
+}
+
 /* value (a load, or something computed of it alone) read from a copy; 0: not there, or too large. */
 static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies *copies) {
     kn_graph *g = s->g;
     kn_ref    open[MAX_DIMS], in[MAX_DIMS], mine = kg_idx(g, 0), its = kg_idx(g, 0);
     int       all = kg_ranges(g, value, open, KN_COUNT(open)), n = 0, item = kn_dsize(kg_dtype(g, value));
-    bool      sums = false;
+    bool      sums = false, global = o->axis == KN_STAGE_GLOBAL;
     int64_t   size = 1;
     if (all > KN_COUNT(open)) return 0;
     for (int pass = 0; pass < 2; pass++) /* lanes last: they walk by one */
         for (int i = 0; i < all; i++) {
             int  type = (int)kg_field(g, open[i], KN_F_RANGE_type), place = ko_place(s, open[i]);
             bool lane = ko_is_lane(type), sum = type == KN_AXIS_REDUCE || type == KN_AXIS_UNROLL;
-            bool inside = lane || (o->axis >= 0 ? place > o->axis : sum);
+            bool inside = lane || global || (o->axis >= 0 ? place > o->axis : sum);
             if (place < 0 || lane != (pass == 1)) continue;
-            if (type == KN_AXIS_THREAD && inside) return 0;
+            if (type == KN_AXIS_THREAD && inside && !global) return 0;
             sums |= sum || type == KN_AXIS_GROUP_REDUCE;
             if (!inside) continue;
             int at = n++;
             in[at] = open[i];
             for (; at > 0 && !lane && ko_place(s, in[at - 1]) > place; at--) in[at] = in[at - 1], in[at - 1] = open[i];
         }
-    if (!n || (o->axis < 0 && (!sums || n < 2))) return 0;
+    if (!n || (o->axis == KN_STAGE_SUM && (!sums || n < 2))) return 0;
     for (int i = 1; i < n && o->naxes; i++) /* stable, by the order that was asked for */
         for (int k = i; k > 0 && stage_order(o, ko_place(s, in[k - 1])) > stage_order(o, ko_place(s, in[k])); k--) {
             kn_ref t  = in[k];
@@ -140,7 +157,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
     kn_ref         loop[MAX_DIMS + 1];
     int            nloop = 0;
     bool           lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
-    if (!made && !copy_loops(s, in, n, item, &fill, loop, &nloop)) return 0;
+    if (!made && !copy_loops(s, in, n, item, global, &fill, loop, &nloop)) return 0;
     for (int i = n; i-- > 0;) {
         int64_t extent = KN_MAX(kg_max(g, kg_at(g, in[i], 0)), 0);
         kn_ref  st = kg_idx(g, size);
@@ -150,17 +167,21 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
         if (i == n - 1 && n > 1 && o->more >= size) size = o->more;
         else if (i == n - 1 && n > 1 && !o->more && !lanes) size = pitch_of(size, item);
     }
-    if (size < 1 || size > KN_STAGE_BYTES / item) return 0;
+    if (size < 1 || size > (global ? INT64_MAX : (int64_t)KN_STAGE_BYTES) / item) return 0;
     if (!made) {
+        int dt      = kg_dtype(g, value);
         fill.source = kg_substitute(g, value, in, fill.fresh, n);
-        fill.local  = kg_buffer(g, s->next_local++, size, kg_dtype(g, value), 0, KN_LOCAL);
-        kn_ref put  = fill.source ? kg_store(g, kg_index(g, fill.local, &mine, 1), fill.source, 0) : 0;
+        fill.memory = global ? kg_param(g, s->panels->next++, dt, &size, 1)
+                             : kg_buffer(g, s->next_local++, size, dt, 0, KN_LOCAL);
+        kn_ref put  = fill.source ? kg_store(g, kg_index(g, fill.memory, &mine, 1), fill.source, 0) : 0;
         if (!put || !(fill.filled = kg_end(g, put, loop, nloop))) return 0;
+        if (global && !add_panel(s, &fill, o->arg, size)) return 0;
         copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)] = fill; /* of many the last stands for those that follow */
         made = &copies->copy[KN_MIN(copies->n, MAX_COPIES - 1)];
         if (copies->n < MAX_COPIES) copies->n++;
     }
-    return kg_load(g, kg_index(g, kg_after(g, made->local, &made->filled, 1), &its, 1));
+    kn_ref memory = made->filled ? kg_after(g, made->memory, &made->filled, 1) : made->memory;
+    return kg_load(g, kg_index(g, memory, &its, 1));
 }
 
 /* Of each node the one load it is computed of, with constants; 0: of none, or of more. */
@@ -205,8 +226,8 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
         if (staged) add_swap(s, &w, value, staged);
     }
     if (!w.n && !s->f->code)
-        kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there that fits LOCAL memory",
-                (long long)o->arg);
+        kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there that fits %s memory",
+                (long long)o->arg, o->axis == KN_STAGE_GLOBAL ? "GLOBAL" : "LOCAL");
     sink = do_swaps(s, &w, sink);
     if (own) kn_free(kg_alloc(g), own, size * sizeof *own);
     if (last) kn_free(kg_alloc(g), last, size * sizeof *last);

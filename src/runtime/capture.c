@@ -14,7 +14,7 @@ struct kr_capture {
     kr_context    *rt;
     kr_schedule   *s;
     capture_param *param;
-    void         **data; /* a replay's: what stands behind each PARAM */
+    kr_place      *at; /* a replay's: what stands behind each PARAM */
     size_t         nparam;
     kr_source     *source;
     size_t         nsource, source_cap;
@@ -26,7 +26,7 @@ void kr_capture_free(kr_capture *c) {
     if (!c) return;
     const kn_alloc *a = c->rt->a;
     kn_free(a, c->param, (c->nparam + 1) * sizeof *c->param);
-    kn_free(a, c->data, (c->nparam + 1) * sizeof *c->data);
+    kn_free(a, c->at, (c->nparam + 1) * sizeof *c->at);
     kn_free(a, c->source, c->source_cap * sizeof *c->source);
     kn_free(a, c->var, c->var_cap * sizeof *c->var);
     kn_free(a, c, sizeof *c);
@@ -102,8 +102,8 @@ kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, 
     if (ok) {
         c->nparam = c->s->p.nparam;
         c->param  = kn_zalloc(rt->a, (c->nparam + 1) * sizeof *c->param);
-        c->data   = kn_zalloc(rt->a, (c->nparam + 1) * sizeof *c->data);
-        ok        = (c->param && c->data) || kn_oom(f);
+        c->at     = kn_zalloc(rt->a, (c->nparam + 1) * sizeof *c->at);
+        ok        = (c->param && c->at) || kn_oom(f);
     }
     for (size_t k = 0; ok && k < c->nparam; k++) ok = capture_bind(c, g, &b, k, f);
     for (int i = 0; ok && i < n; i++) {
@@ -120,13 +120,12 @@ kr_capture *kr_capture_new(kr_context *rt, kn_graph *g, const kn_ref *realized, 
 bool kr_replay(kr_capture *c, kn_fault *f) {
     for (size_t k = 0; k < c->nparam; k++) {
         if (c->s->p.param[k].var) {
-            c->data[k] = &c->var[c->param[k].source].value;
+            c->at[k] = (kr_place){&c->var[c->param[k].source].value, 0};
             continue;
         }
-        const kr_source *s  = &c->source[c->param[k].source];
-        char            *at = kr_buffer_data(c->rt, s->slot, f);
-        if (!at) return false;
-        c->data[k] = at + s->offset + c->param[k].offset;
+        const kr_source *s = &c->source[c->param[k].source];
+        if (!kr_buffer_at(c->rt, s->slot, s->offset + c->param[k].offset, c->s->p.param[k].written, &c->at[k], f))
+            return false;
     }
-    return kr_schedule_run(c->rt, c->s, c->data, f);
+    return kr_schedule_run(c->rt, c->s, c->at, f);
 }

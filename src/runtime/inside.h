@@ -23,6 +23,7 @@ typedef struct kr_buffer {
     void   *data;
     size_t  bytes;
     kd_map  map; /* a file's; base NULL: none */
+    uint64_t stamp; /* of its contents, of no other's: a new one whenever they may change. 0: they change unseen */
 } kr_buffer;
 
 typedef struct kr_schedule {
@@ -53,11 +54,19 @@ struct kn_runtime {
     pthread_mutex_t running; /* held by who runs in the pool: another context's kernel stays in its own thread */
 };
 
+/* What stands behind a PARAM: an int64_t where that is a variable. */
+typedef struct kr_place {
+    void    *data;
+    uint64_t stamp; /* kr_buffer's, or 0 */
+} kr_place;
+
 typedef struct kr_room { /* what a context's runs of one schedule work in */
     void    *block, *temp, **bufs; /* bufs, vars: room for the arguments of any of its kernels */
     int64_t *vars;
     size_t   temp_bytes, nbufs;
     bool     made;
+    kr_place *kept; /* per temporary: what stood behind the PARAM that the panel in it was copied from */
+    size_t   nkept;
 } kr_room;
 
 struct kr_context {
@@ -74,6 +83,7 @@ struct kr_context {
     kr_room      *room;
     size_t        room_cap;
     atomic_int    cancelled;
+    uint64_t      stamp; /* the last one given */
     kl_hand      *hand; /* options.c: options by kernel name */
     size_t        nhand, hand_cap;
     kn_str        hand_key;
@@ -88,8 +98,10 @@ kr_buffer *kr_find(kr_context *rt, int64_t slot);
  * takes p over in either case. */
 kr_schedule *kr_schedule_get(kr_context *rt, kl_program *p, kn_fault *f);
 void         kr_schedule_free(kn_runtime *shared, kr_schedule *s);
-/* Run it: data[k] stands behind PARAM k, an int64_t where that is a variable. */
-bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f);
+/* Run it: at[k] stands behind PARAM k. */
+bool kr_schedule_run(kr_context *rt, kr_schedule *s, const kr_place *at, kn_fault *f);
+/* A place in a buffer, `offset` bytes from its start, to be written or only read. False: released, or out of memory. */
+bool kr_buffer_at(kr_context *rt, int64_t slot, int64_t offset, bool write, kr_place *at, kn_fault *f);
 void kr_forget_opts(kr_context *rt);
 void kr_room_free(kr_context *rt, kr_room *room);
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block); /* zeroed */

@@ -63,7 +63,7 @@ static bool program_value(const kn_graph *g, kn_ref root, int i, kn_value *v, co
 
 /* What stands behind PARAM k: the caller's array, if it is what the program at these values (now) takes there. */
 static bool program_input(const kr_schedule *s, size_t k, const kn_graph *now, kn_ref root, const kn_array *slots,
-                          int nslots, void **data, kn_fault *f) {
+                          int nslots, kr_place *at, kn_fault *f) {
     const kl_param *q = &s->p.param[k];
     bool            fits = k < (size_t)nslots && slots[k].data;
     int64_t         size = q->size;
@@ -77,7 +77,7 @@ static bool program_input(const kr_schedule *s, size_t k, const kn_graph *now, k
         fits = fits && (slots[k].size == size || slots[k].size == q->size) && slots[k].dtype == q->dtype;
     }
     if (!fits) return kn_fail(f, KN_ERR_ARG, "PARAM slot %zu has no array of its size and type", k);
-    *data = slots[k].data;
+    *at = (kr_place){slots[k].data, 0};
     return true;
 }
 
@@ -89,7 +89,7 @@ bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *sl
     int             cap = *nout, n = 0, made = 0;
     size_t          room = ((size_t)KN_MAX(cap, 0) + 1) * sizeof(int), nparam = 0;
     int            *slot = kn_zalloc(a, room);
-    void          **data = NULL;
+    kr_place       *data = NULL;
     kn_graph       *now  = kg_new(a); /* the program at the variables' values, for its sizes */
     kn_ref          at   = 0;
     bool            ok   = slot && now ? program_fits(g, root, f) : kn_oom(f);
@@ -112,10 +112,10 @@ bool kr_run_program(kr_context *rt, kn_graph *g, kn_ref root, const kn_array *sl
     for (; ok && made < n; made++) {
         memset(&out[made], 0, sizeof *out);
         ok               = program_value(now, at, made, &out[made], a, f);
-        data[slot[made]] = out[made].data;
+        data[slot[made]].data = out[made].data;
     }
     for (size_t k = 0; ok && k < nparam; k++) {
-        if (data[k] || !s->p.param[k].size) continue;
+        if (data[k].data || !s->p.param[k].size) continue;
         ok = program_input(s, k, now, at, slots, nslots, &data[k], f);
     }
     ok = ok && kr_schedule_run(rt, s, data, f);

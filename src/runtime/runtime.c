@@ -118,17 +118,32 @@ bool kr_buffer_is_file(kr_context *rt, int64_t slot) {
     return b && b->map.base;
 }
 
-void *kr_buffer_data(kr_context *rt, int64_t slot, kn_fault *f) {
-    kr_buffer *b = kr_find(rt, slot);
-    if (!b) return kn_fail(f, KN_ERR_STATE, "the storage has been released"), NULL;
-    if (b->data) return b->data;
-    if (!(b->data = kr_aligned(rt->a, KN_MAX(b->bytes, 1u), &b->block))) {
-        kn_fail(f, KN_ERR_MEMORY, "out of memory for %zu bytes", b->bytes);
-        return NULL;
-    }
+static bool have_bytes(kr_context *rt, kr_buffer *b, kn_fault *f) {
+    if (!b) return kn_fail(f, KN_ERR_STATE, "the storage has been released");
+    if (b->data) return true;
+    if (!(b->data = kr_aligned(rt->a, KN_MAX(b->bytes, 1u), &b->block)))
+        return kn_fail(f, KN_ERR_MEMORY, "out of memory for %zu bytes", b->bytes);
     rt->stats.buffer_bytes += b->bytes;
     rt->stats.buffer_peak = KN_MAX(rt->stats.buffer_peak, rt->stats.buffer_bytes);
-    return b->data;
+    return true;
+}
+
+bool kr_buffer_at(kr_context *rt, int64_t slot, int64_t offset, bool write, kr_place *at, kn_fault *f) {
+    kr_buffer *b = kr_find(rt, slot);
+    if (!have_bytes(rt, b, f)) return false;
+    if (b->owned && (write || !b->stamp)) b->stamp = ++rt->stamp;
+    *at = (kr_place){(char *)b->data + offset, b->stamp};
+    return true;
+}
+
+void *kr_buffer_data(kr_context *rt, int64_t slot, kn_fault *f) {
+    kr_place at;
+    return kr_buffer_at(rt, slot, 0, true, &at, f) ? at.data : NULL;
+}
+
+const void *kr_buffer_read(kr_context *rt, int64_t slot, kn_fault *f) {
+    kr_place at;
+    return kr_buffer_at(rt, slot, 0, false, &at, f) ? at.data : NULL;
 }
 
 int64_t kr_buffer_size(kr_context *rt, int64_t slot) {
@@ -163,14 +178,14 @@ int64_t kr_buffer_next(kr_context *rt, int64_t after_slot) {
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
-static bool bind(kr_context *rt, kn_graph *g, const kl_program *p, const kl_binding *b, void **data, int64_t *made,
+static bool bind(kr_context *rt, kn_graph *g, const kl_program *p, const kl_binding *b, kr_place *at, int64_t *made,
                  int64_t *value, kn_fault *f) {
     for (size_t k = 0; k < p->nparam; k++) {
         kn_ref  n      = b->bound[k];
         int64_t offset = 0, slot;
         if (p->param[k].var) {
             value[k] = kg_const_int(g, kg_at(g, n, 1));
-            data[k]  = &value[k];
+            at[k]    = (kr_place){&value[k], 0};
             continue;
         }
         if (!n) {
@@ -182,9 +197,7 @@ static bool bind(kr_context *rt, kn_graph *g, const kl_program *p, const kl_bind
             }
             slot = kg_field(g, n, KN_F_BUFFER_slot);
         }
-        char *at = kr_buffer_data(rt, slot, f);
-        if (!at) return false;
-        data[k] = at + offset * kn_dsize(p->param[k].dtype);
+        if (!kr_buffer_at(rt, slot, offset * kn_dsize(p->param[k].dtype), p->param[k].written, &at[k], f)) return false;
     }
     return true;
 }
@@ -210,7 +223,7 @@ bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreali
             kn_ref *results, kn_fault *f) {
     kl_program p;
     kl_binding b    = {0};
-    void     **data = NULL;
+    kr_place  *at   = NULL;
     int64_t   *made = NULL, *value = NULL; /* buffers for values of roots; values of variables */
     size_t     nparam = 0;
     bool       ok = false;
@@ -226,14 +239,14 @@ bool kr_run(kr_context *rt, kn_graph *g, const kn_ref *realized, uint32_t nreali
     if (!s) goto done;
     if (rt->stats.schedules != before) dump_new(rt, g, realized, nrealized, roots, n);
     nparam = s->p.nparam;
-    data   = kn_zalloc(rt->a, (nparam + 1) * sizeof *data);
+    at     = kn_zalloc(rt->a, (nparam + 1) * sizeof *at);
     made   = kn_zalloc(rt->a, (nparam + 1) * sizeof *made);
     value  = kn_zalloc(rt->a, (nparam + 1) * sizeof *value);
-    if (!data || !made || !value) {
+    if (!at || !made || !value) {
         kn_oom(f);
         goto done;
     }
-    ok = bind(rt, g, &s->p, &b, data, made, value, f) && kr_schedule_run(rt, s, data, f);
+    ok = bind(rt, g, &s->p, &b, at, made, value, f) && kr_schedule_run(rt, s, at, f);
     for (int i = 0; i < n && ok; i++) {
         kn_ref bound = b.bound[b.out_slot[i]];
         uint32_t dev = kg_intern_str(g, kn_str_c(&rt->device), rt->device.len);
@@ -247,7 +260,7 @@ done:
     if (!ok && made)
         for (size_t k = 0; k < nparam; k++)
             if (made[k]) kr_buffer_release(rt, made[k]);
-    kn_free(rt->a, data, (nparam + 1) * sizeof *data);
+    kn_free(rt->a, at, (nparam + 1) * sizeof *at);
     kn_free(rt->a, made, (nparam + 1) * sizeof *made);
     kn_free(rt->a, value, (nparam + 1) * sizeof *value);
     kn_free(rt->shared->a, b.bound, b.cap * sizeof *b.bound);

@@ -33,7 +33,9 @@ int64_t kr_buffer_wrap(kr_context *rt, void *data, int64_t size, int dtype, kn_f
 int64_t kr_buffer_map(kr_context *rt, const char *path, int64_t offset, int64_t size, int dtype, bool writable,
                       bool create, kn_fault *f);
 bool    kr_buffer_is_file(kr_context *rt, int64_t slot);
-void   *kr_buffer_data(kr_context *rt, int64_t slot, kn_fault *f);                        /* NULL on failure */
+/* Its bytes, to be written or to be read; NULL on failure. */
+void       *kr_buffer_data(kr_context *rt, int64_t slot, kn_fault *f);
+const void *kr_buffer_read(kr_context *rt, int64_t slot, kn_fault *f);
 int64_t kr_buffer_size(kr_context *rt, int64_t slot);                                     /* elements */
 void    kr_buffer_release(kr_context *rt, int64_t slot);
 /* Walk all live slots (to release those that no tensor reaches): 0 ends. */

@@ -25,6 +25,7 @@ void kr_room_free(kr_context *rt, kr_room *room) {
     kr_aligned_free(rt->a, room->block, room->temp_bytes);
     kn_free(rt->a, room->bufs, room->nbufs * sizeof *room->bufs);
     kn_free(rt->a, room->vars, room->nbufs * sizeof *room->vars);
+    kn_free(rt->a, room->kept, room->nkept * sizeof *room->kept);
     *room = (kr_room){0};
 }
 
@@ -39,9 +40,12 @@ static bool make_room(kr_context *rt, const kr_schedule *s, kn_fault *f) {
     if (r->made) return true;
     r->temp_bytes = (size_t)KN_MAX(s->p.temp_bytes, 1);
     for (size_t i = 0; i < s->p.nkernel; i++) r->nbufs = KN_MAX(r->nbufs, s->p.kernel[i].nargs);
+    for (size_t i = 0; i < s->p.ntemp; i++)
+        if (s->p.temp[i].kept) r->nkept = i + 1;
     r->made = (!s->p.temp_bytes || (r->temp = kr_aligned(rt->a, r->temp_bytes, &r->block))) &&
               (!r->nbufs || (r->bufs = kn_zalloc(rt->a, r->nbufs * sizeof *r->bufs))) &&
-              (!r->nbufs || (r->vars = kn_zalloc(rt->a, r->nbufs * sizeof *r->vars)));
+              (!r->nbufs || (r->vars = kn_zalloc(rt->a, r->nbufs * sizeof *r->vars))) &&
+              (!r->nkept || (r->kept = kn_zalloc(rt->a, r->nkept * sizeof *r->kept)));
     if (r->made) return true;
     kr_room_free(rt, r);
     return kn_oom(f);
@@ -272,7 +276,12 @@ static int64_t chunks_now(const kl_kernel *k, const int64_t *vars) {
     return size_now(k->g, k->bound, vars, 8, &v) ? KN_MAX(KN_MIN(v, k->chunks), 1) : k->chunks;
 }
 
-bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault *f) {
+/* What the panel that the call fills is known to be of; NULL: it is not kept. */
+static kr_place *kept_of(const kr_room *room, const kr_schedule *s, const kl_call *c) {
+    return s->p.kernel[c->kernel].panel && s->p.temp[c->arg[0].id].kept ? &room->kept[c->arg[0].id] : NULL;
+}
+
+bool kr_schedule_run(kr_context *rt, kr_schedule *s, const kr_place *at, kn_fault *f) {
     double         start = kn_now();
     const kr_room *room  = &rt->room[s->id];
     void         **bufs  = room->bufs;
@@ -280,9 +289,13 @@ bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault
     for (size_t i = 0; i < s->p.ncall && ok; i++) {
         const kl_call   *call = &s->p.call[i];
         const kl_kernel *k    = &s->p.kernel[call->kernel];
+        kr_place        *kept = kept_of(room, s, call);
+        const kr_place  *of   = kept ? &at[call->arg[1].id] : NULL;
+        if (kept && of->stamp && kept->stamp == of->stamp && kept->data == of->data) continue;
+        if (kept) *kept = (kr_place){0};
         for (size_t a = 0; a < k->nargs; a++) {
             const kl_arg *arg = &call->arg[a];
-            bufs[a]           = arg->temp ? (char *)room->temp + s->p.temp[arg->id].offset : data[arg->id];
+            bufs[a]           = arg->temp ? (char *)room->temp + s->p.temp[arg->id].offset : at[arg->id].data;
             if (arg->var) room->vars[a] = *(const int64_t *)bufs[a];
         }
         ok = progress(rt, "running", (double)i / (double)s->p.ncall, f);
@@ -293,6 +306,7 @@ bool kr_schedule_run(kr_context *rt, kr_schedule *s, void *const *data, kn_fault
         if (rt->interpret) ok = interpret(rt, s, call, bufs, f);
         else if (share) ok = kr_share_out(rt->shared, chunks, call_part, &c, f);
         else if (!rt->idle) call_part(&c, 0, chunks);
+        if (kept && ok) *kept = *of;
         rt->stats.kernels_run++;
         rt->stats.flops += (uint64_t)k->flops;
     }

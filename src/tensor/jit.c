@@ -475,7 +475,7 @@ static bool jit_bind_input(kn_jit *j, jit_capture *c, int i, kn_tensor *t) {
     if (!jit_writes(c, src->slot)) return true;
     kn_fault   *f     = kg_fault(kn->g);
     int64_t     now[KN_MAX_RANK], numel;
-    const char *from  = kr_buffer_data(kn->rt, src->slot, f);
+    const char *from  = kr_buffer_read(kn->rt, src->slot, f);
     char       *to    = kr_buffer_data(kn->rt, in->slot, f);
     bool        sized = kt_sizes_now(kn->g, kt_slot_of(t)->node, now, &numel, f);
     size_t      bytes = sized ? (size_t)numel * (size_t)kn_dsize(in->dtype) : 0;

@@ -101,7 +101,7 @@ kn_ref kt_storage_node(kn_context *kn, kn_dtype dtype, const int64_t *dims, int 
 /* A copy of what a storage node holds now. */
 static kn_ref copy_storage(kn_context *kn, kn_ref node) {
     kn_ref         buf  = kt_buffer_of(kn->g, node);
-    const void    *data = kr_buffer_data(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), kg_fault(kn->g));
+    const void    *data = kr_buffer_read(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), kg_fault(kn->g));
     int            rank;
     const int64_t *dims = kg_shape(kn->g, node, &rank);
     return data ? kt_storage_node(kn, (kn_dtype)kg_dtype(kn->g, node), dims, rank, data) : 0;

@@ -104,7 +104,7 @@ static kn_status read_into(const char *op, kn_tensor *t, kn_dtype dtype, void *d
     if (!kt_may_run(kn, op)) return kn->fault.code;
     if (!kt_run(kn, op, &s, 1, KT_NOW)) return kn->fault.code;
     kn_ref      buf  = kt_buffer_of(kn->g, s->node);
-    const void *data = buf ? kr_buffer_data(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), &f) : NULL;
+    const void *data = buf ? kr_buffer_read(kn->rt, kg_field(kn->g, buf, KN_F_BUFFER_slot), &f) : NULL;
     if (!data) return kt_take_fault(kn, &f, op);
     convert_elements(dst, dtype, data, kg_dtype(kn->g, s->node), numel);
     return KN_OK;

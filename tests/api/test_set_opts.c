@@ -108,9 +108,65 @@ static void captured(kn_context *kn) {
 }
 API_RUN(captured)
 
+static uint64_t kernels(kn_context *kn) {
+    kn_stats st = {.size = sizeof st};
+    CHECK_EQ(kn_get_stats(kn, &st), KN_OK);
+    return st.kernels_run;
+}
+
+static double row_product(const float *a, const float *b) {
+    double sum = 0;
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < M; j++)
+            for (int k = 0; k < M; k++) sum += (double)a[i * M + k] * b[k * M + j];
+    return sum;
+}
+
+static kn_status weighted(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
+    (void)kn, (void)user, (void)nin, (void)nout;
+    out[0] = kn_matmul(in[0], in[1]);
+    return KN_OK;
+}
+
+/* A panel of weights is copied once, and again after whatever may have changed them: a write, an assignment, another
+ * tensor in their place. */
+static void panels_are_kept(kn_context *kn) {
+    static float other[M * M];
+    for (int i = 0; i < M * M; i++) other[i] = (float)(i % 3) - 1;
+    kn_tensor *x = kn_from(kn, data[0], KN_F32, KN_DIMS(M, M)), *w = kn_from(kn, data[1], KN_F32, KN_DIMS(M, M)), *y;
+    kn_tensor *v = kn_from(kn, other, KN_F32, KN_DIMS(M, M));
+    double     want = row_product(data[0], data[1]), now = row_product(data[0], other);
+    CHECK_EQ(kn_set_opts(kn, "r_48_48_48", "SPLIT:1:16:UPCAST SPLIT:0:4:UPCAST STAGE:2:GLOBAL:0:2.4.3"), KN_OK);
+    for (int way = 0; way < 2; way++) {
+        kn_jit *j = way ? kn_jit_new(kn, weighted, NULL) : NULL;
+        CHECK_EQ(kn_write(w, data[1], sizeof other), KN_OK);
+        for (int i = 0; i < 6; i++) {
+            kn_scope *s      = kn_begin(kn);
+            uint64_t  before = kernels(kn);
+            if (i == 3) CHECK_EQ(kn_write(w, other, sizeof other), KN_OK);
+            kn_tensor *in[2] = {x, i == 5 ? v : w};
+            if (j) CHECK_EQ(kn_call(j, 2, in, 1, &y), KN_OK);
+            else CHECK_EQ(kn_realize(&(kn_tensor *){y = kn_matmul(in[0], in[1])}, 1), KN_OK);
+            bool fresh = i == 0 || i == 3 || i == 5;
+            if (!j || i > 1) CHECK_EQ(kernels(kn) - before, 1 + fresh); /* a capture's first call traces and runs */
+            CHECK_NEAR(kn_item(kn_sum(y)), i < 3 ? want : now, 0);
+            CHECK_EQ(kn_end(s), KN_OK);
+        }
+        kn_scope *s = kn_begin(kn);
+        CHECK(kn_assign(w, kn_add(v, v)) != NULL);
+        CHECK_EQ(kn_end(s), KN_OK);
+        s = kn_begin(kn);
+        CHECK_NEAR(kn_item(kn_sum(kn_matmul(x, w))), 2 * now, 0);
+        CHECK_EQ(kn_end(s), KN_OK);
+    }
+    CHECK_EQ(kn_set_opts(kn, "r_48_48_48", NULL), KN_OK);
+}
+API_RUN(panels_are_kept)
+
 int main(void) {
     RUN(reaches_kernels_on_each_device);
     RUN(says_what_is_wrong_on_each_device);
     RUN(captured_on_each_device);
+    RUN(panels_are_kept_on_each_device);
     return check_result();
 }

@@ -108,7 +108,7 @@ static void choose(batch *b, trial *t, kl_kernel *k) {
             continue;
         } else if (o.op == KN_OPT_STAGE) {
             o.arg  = (int64_t)draw(b, KN_MAX(k->nargs, 1));
-            o.axis = (int)draw(b, (uint64_t)nest.nloop + 1) - 1;
+            o.axis = (int)draw(b, (uint64_t)nest.nloop + 2) + KN_STAGE_GLOBAL;
             o.more = (int64_t)draw(b, 4) * 16;
         } else {
             static const int64_t factors[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 33};
@@ -155,7 +155,7 @@ static bool lower(batch *b, trial *t, kn_fault *f) {
     }
     for (size_t k = 0; k < t->p.nkernel; k++) {
         choose(b, t, &t->p.kernel[k]);
-        if (kl_optimize(&t->p, &t->p.kernel[k], false, f)) continue;
+        if (kl_optimize(&t->p, &t->p.kernel[k], false, f)) continue; /* panels join the kernels */
         b->refused += f->code == KN_ERR_ARG; /* as a whole, where each option was fit by itself */
         return f->code == KN_ERR_ARG;
     }
