@@ -77,9 +77,16 @@ foreach(_source IN LISTS _tests)
     ENVIRONMENT "KOINE_CACHE=off")
 endforeach()
 
-if(TEST ir.dtypes) # it compiles some hundred kernels
-  set_tests_properties(ir.dtypes PROPERTIES TIMEOUT 600)
-endif()
+# The C compiler over all kernels of the corpus, and over every op on every dtype.
+foreach(_test IN ITEMS "stages --all" "dtypes c")
+  separate_arguments(_test)
+  list(POP_FRONT _test _name)
+  if(TARGET test_ir_${_name})
+    add_test(NAME ir.${_name}_compiled COMMAND test_ir_${_name} ${_test}
+      WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    set_tests_properties(ir.${_name}_compiled PROPERTIES LABELS full TIMEOUT 1200 ENVIRONMENT "KOINE_CACHE=off")
+  endif()
+endforeach()
 
 # Over all 2^32 values of f32, a function a test: some minutes each.
 if(TARGET test_api_accuracy)
@@ -226,4 +233,4 @@ koine_variant(asan "-LE full -E proofs|vectors|demo|options|shown|dtypes|accurac
 koine_variant(hostile "-LE full -E ^(examples|cli)|proofs|firings|stages|vectors|narrow|elementwise|shown|dtypes|accuracy|fuzz|symbolic|options|^x86" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON
   -DKOINE_TEST_TIMEOUT=60)
 koine_variant(tsan "-LE full" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=thread ${_clang_sanitizes})
-set_tests_properties(project.tsan PROPERTIES LABELS full TIMEOUT 1500)
+set_tests_properties(project.tsan project.hostile PROPERTIES LABELS full TIMEOUT 1500)

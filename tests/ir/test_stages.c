@@ -4,7 +4,8 @@
  * Integers must agree exactly, floats within the program's tolerance. Compiled kernels run in two parts, and in one:
  * their results must be the same bits. `test_ir_stages NAME` runs the programs whose name contains NAME and shows every
  * stage;
- * `--fresh SEED COUNT` runs that many new programs a family; `--target NAME` before these: on that target. */
+ * `--fresh SEED COUNT` runs that many new programs a family; `--target NAME` before these: on that target. The C
+ * compiler takes long: of each EVERY programs it is given one; with `--all` every one. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "corpus.h"
@@ -43,7 +44,13 @@ typedef struct suite {
     size_t      spills;
     const char *target;
     kn_stage    from;   /* the first stage to compare */
+    size_t      every;  /* of so many programs one is compiled; 0: all */
 } suite;
+
+enum { EVERY = 4 };
+
+/* Of the programs that were lowered. */
+static bool is_compiled(const suite *s, size_t i) { return s->list[i]->lowered && (!s->every || i % s->every == 0); }
 
 static bool agree(const program *q, const char *what) {
     for (int k = 0; k < q->nwant; k++) {
@@ -228,7 +235,7 @@ static void compare_compiled(suite *s, const kd_unit *unit) {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         program *q = s->list[i];
-        if (!q->lowered) continue;
+        if (!is_compiled(s, i)) continue;
         for (int parts = 1; parts <= 2; parts++) {
             clear_outputs(q);
             running = q->name;
@@ -255,7 +262,7 @@ static void run_machine(suite *s, size_t n) {
 static void run_compiled(suite *s) {
     size_t   n = 0;
     kn_fault f = {0};
-    for (size_t i = 0; i < s->n; i++) n += s->list[i]->lowered ? s->list[i]->p.nkernel : 0;
+    for (size_t i = 0; i < s->n; i++) n += is_compiled(s, i) ? s->list[i]->p.nkernel : 0;
     if (s->target) {
         run_machine(s, n);
         return;
@@ -268,7 +275,7 @@ static void run_compiled(suite *s) {
     if (!CHECK(unit && cc)) return;
     n = 0;
     for (size_t i = 0; i < s->n; i++)
-        for (size_t k = 0; s->list[i]->lowered && k < s->list[i]->p.nkernel; k++) {
+        for (size_t k = 0; is_compiled(s, i) && k < s->list[i]->p.nkernel; k++) {
             const kl_kernel *kn = &s->list[i]->p.kernel[k];
             if (s->only) printf("%s\n", kn->source);
             unit[n++] = (kd_unit){.name = kn->name, .source = kn->source, .len = kn->source_len};
@@ -354,6 +361,8 @@ int main(int argc, char **argv) {
         argc -= 2, argv += 2;
     }
     bool whole = argc == 1 && !all.target;
+    all.every  = whole ? EVERY : 0;
+    if (argc > 1 && !strcmp(argv[1], "--all")) argc--, argv++;
     if (argc > 2 && !strcmp(argv[1], "--fresh")) {
         fresh(strtoull(argv[2], NULL, 10), argc > 3 ? atoi(argv[3]) : 4);
     } else {
