@@ -2,9 +2,12 @@
  *
  * Takes: an expanded kernel whose ENDs close one RANGE each. Gives: LINEAR, where RANGE opens a loop and its END closes
  * it. Holds after: every node stands behind its sources, in the innermost loop that it depends on (what does not depend
- * on a loop is out of it); stores to GLOBAL stand at the end of their block, behind all reads.
+ * on a loop is out of it); stores to storage that the kernel reads stand at the end of their block, behind all reads.
  *
- * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. */
+ * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
+ * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
+ * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
+ * of most. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <stdlib.h>
@@ -22,6 +25,23 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8 };
+
+/* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
+ * run reached this storage last. By place: what else must come first, and whether it is out. */
+typedef struct kl_run_order {
+    const kn_graph *g;
+    const kl_item  *item;
+    int             from, to;
+    int            *place, *touched;   /* per node, NOWHERE: not in the run */
+    int            *before, *stack;    /* per item: what reached its storage before it, NOWHERE; a stack of items */
+    int            *depth_first, *at;  /* the items of the run in that order; per item: where it stands there */
+    uint32_t       *next;              /* per item: sources seen so far; then users that do not stand yet */
+    uint8_t        *held;              /* per item: a register has it behind what stands */
+    uint8_t        *used;              /* per item: by one of the run; then whether its value takes a register */
+    uint8_t        *written;           /* per node: storage that the kernel writes */
+} kl_run_order;
+
 static int innermost(const kn_graph *g, kn_ref n, const kl_loop *loop, const int *of_range, int none) {
     kn_ref r[64];
     int    m = KN_MIN(kg_ranges(g, n, r, KN_COUNT(r)), KN_COUNT(r)), best = none;
@@ -38,6 +58,144 @@ static int by_place(const void *a, const void *b) {
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
+static kn_ref behind(const kn_graph *g, kn_ref at) {
+    while (kg_op(g, at) == KN_OP_INDEX || kg_op(g, at) == KN_OP_AFTER) at = kg_at(g, at, 0);
+    return at;
+}
+
+static kn_ref reached(const kn_graph *g, kn_ref x) {
+    int op = kg_op(g, x);
+    return op == KN_OP_LOAD || op == KN_OP_STORE ? behind(g, kg_at(g, x, 0)) : 0;
+}
+
+/* Item `root` of the run, behind what it needs. Returns how many items are in order then. */
+static int put_run(kl_run_order *o, int root, int m) {
+    int top = 0;
+    if (o->next[root] == UINT32_MAX) return m;
+    o->stack[top++] = root;
+    while (top) {
+        int      at = o->stack[top - 1], need = NOWHERE;
+        kn_ref   x  = o->item[at].node;
+        uint32_t n  = kg_nsrc(o->g, x);
+        while (o->next[at] <= n && need == NOWHERE) {
+            uint32_t s = o->next[at]++;
+            need       = s == 0 ? o->before[at] : o->place[kg_at(o->g, x, s - 1)];
+            if (need != NOWHERE && o->next[need] == UINT32_MAX) need = NOWHERE;
+        }
+        if (need != NOWHERE) {
+            o->stack[top++] = need;
+            continue;
+        }
+        o->depth_first[m] = at;
+        o->at[at]         = m++;
+        o->next[at]       = UINT32_MAX;
+        top--;
+    }
+    return m;
+}
+
+/* Does a node's value take a register? Addresses are parts of what uses them, loads of accumulators their names. */
+static bool takes_register(const kn_graph *g, kn_ref x) {
+    int op = kg_op(g, x);
+    if (op == KN_OP_LOAD) return kg_space(g, kg_at(g, x, 0)) != KN_REG;
+    return op == KN_OP_INS || kn_is_alu(op);
+}
+
+/* Registers that are held before item i and not behind it, less those behind it and not before. */
+static int more_before(const kl_run_order *o, int i) {
+    kn_ref x    = o->item[i].node;
+    int    more = -(int)o->used[i];
+    for (uint32_t k = 0; k < kg_nsrc(o->g, x); k++) {
+        int s = o->place[kg_at(o->g, x, k)];
+        more += s != NOWHERE && !o->held[s] && o->used[s];
+    }
+    return more;
+}
+
+/* Users in the run, and whether a value takes a register; the most of them that are held at a time. */
+static int count_users(kl_run_order *o, int n) {
+    int live = 0, most = 0;
+    for (int k = 0; k < n; k++) {
+        int i      = o->depth_first[k];
+        o->next[i] = 0;
+        o->used[i] = takes_register(o->g, o->item[i].node);
+    }
+    for (int k = n; k-- > 0;) {
+        int    i = o->depth_first[k];
+        kn_ref x = o->item[i].node;
+        if (o->before[i] != NOWHERE) o->next[o->before[i]]++;
+        for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++) {
+            int at = o->place[kg_at(o->g, x, s)];
+            if (at != NOWHERE && !o->next[at]++) live += o->used[at];
+        }
+        most = KN_MAX(most, live);
+        live -= o->used[i] && o->next[i];
+    }
+    return most;
+}
+
+/* One user less; what waits for none any more is ready, in depth-first order. */
+static int let_stand(kl_run_order *o, int i, int nready) {
+    o->held[i] = 1;
+    if (--o->next[i]) return nready;
+    int at = nready;
+    for (; at > 0 && o->at[o->stack[at - 1]] > o->at[i]; at--) o->stack[at] = o->stack[at - 1];
+    o->stack[at] = i;
+    return nready + 1;
+}
+
+static void fill_backwards(kl_run_order *o, kn_ref *out, int n) {
+    int nready = 0;
+    for (int k = 0; k < n; k++)
+        if (!o->next[o->depth_first[k]]) o->stack[nready++] = o->depth_first[k];
+    while (nready) {
+        int best = nready - 1, least = more_before(o, o->stack[best]);
+        for (int k = nready - 1; k-- > 0 && k >= nready - WINDOW && least > -1;) {
+            int more = more_before(o, o->stack[k]);
+            if (more < least) least = more, best = k;
+        }
+        int    i = o->stack[best];
+        kn_ref x = o->item[i].node;
+        memmove(&o->stack[best], &o->stack[best + 1], (size_t)(--nready - best) * sizeof *o->stack);
+        out[--n] = x;
+        if (o->before[i] != NOWHERE) {
+            bool held            = o->held[o->before[i]];
+            nready               = let_stand(o, o->before[i], nready);
+            o->held[o->before[i]] = held;
+        }
+        for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++)
+            if (o->place[kg_at(o->g, x, s)] != NOWHERE) nready = let_stand(o, o->place[kg_at(o->g, x, s)], nready);
+    }
+}
+
+static int order_run(kl_run_order *o, kn_ref *out, int m) {
+    const kn_graph *g = o->g;
+    int             n = 0;
+    for (int i = o->from; i < o->to; i++) o->place[o->item[i].node] = i;
+    for (int i = o->from; i < o->to; i++) {
+        kn_ref x = o->item[i].node, st = reached(g, x);
+        o->before[i] = NOWHERE;
+        if (st && o->written[st]) {
+            o->before[i]   = o->touched[st];
+            o->touched[st] = i;
+        }
+        for (uint32_t k = 0; k < kg_nsrc(g, x); k++)
+            if (o->place[kg_at(g, x, k)] != NOWHERE) o->used[o->place[kg_at(g, x, k)]] = 1;
+    }
+    for (int i = o->from; i < o->to; i++)
+        if (!o->used[i]) n = put_run(o, i, n);
+    if (count_users(o, n) > FEW)
+        fill_backwards(o, out + m, n);
+    else
+        for (int k = 0; k < n; k++) out[m + k] = o->item[o->depth_first[k]].node;
+    for (int i = o->from; i < o->to; i++) {
+        kn_ref st = reached(g, o->item[i].node);
+        o->place[o->item[i].node] = NOWHERE;
+        if (st) o->touched[st] = NOWHERE;
+    }
+    return m + n;
+}
+
 bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     kn_graph *g = k->g;
     kn_ref   *order, *out = NULL;
@@ -47,17 +205,29 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     bool      ok = false;
     if (!kg_reach(g, &k->root, 1, &order, &n)) return kn_oom(f);
     int     *of_range = kn_realloc(p->alloc, NULL, 0, size * sizeof *of_range);
+    int     *by_node  = kn_realloc(p->alloc, NULL, 0, 2 * size * sizeof *by_node);
+    int     *by_item  = kn_zalloc(p->alloc, 4 * ((size_t)n + 1) * sizeof *by_item);
+    uint32_t *next    = kn_zalloc(p->alloc, ((size_t)n + 1) * sizeof *next);
     uint8_t *awaited  = kn_zalloc(p->alloc, size); /* by an AFTER or END: must not be put off */
+    uint8_t *seen     = kn_zalloc(p->alloc, 2 * (size + n + 1)); /* storage that is read, that is written; used items */
     kl_loop *loop     = kn_zalloc(p->alloc, (n + 1) * sizeof *loop);
     kl_item *item     = kn_zalloc(p->alloc, (n + 1) * sizeof *item);
     int     *start    = kn_zalloc(p->alloc, (n + 2) * sizeof *start);
     struct { int at, loop; } stack[KN_MAX_NEST + 2];
-    if (!of_range || !awaited || !loop || !item || !start ||
+    if (!of_range || !by_node || !by_item || !next || !awaited || !seen || !loop || !item || !start ||
         !(out = kn_zalloc(p->alloc, (2 * (size_t)n + 1) * sizeof *out))) {
         kn_oom(f);
         goto done;
     }
-    for (size_t i = 0; i < size; i++) of_range[i] = -1;
+    for (size_t i = 0; i < size; i++) of_range[i] = by_node[i] = by_node[size + i] = NOWHERE;
+    uint8_t     *read = seen, *written = seen + size;
+    kl_run_order o    = {.g = g, .item = item, .place = by_node, .touched = by_node + size, .before = by_item,
+                         .stack = by_item + n + 1, .depth_first = by_item + 2 * (n + 1), .at = by_item + 3 * (n + 1),
+                         .next = next, .used = seen + 2 * size, .held = seen + 2 * size + n + 1, .written = written};
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref st = reached(g, order[i]);
+        if (st) (kg_op(g, order[i]) == KN_OP_STORE ? written : read)[st] = 1;
+    }
     for (uint32_t i = n; i-- > 0;) { /* outer ENDs have higher ids than inner ones */
         kn_ref e = order[i];
         if (kg_op(g, e) == KN_OP_AFTER)
@@ -84,7 +254,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
         if (op == KN_OP_SINK || rank0) continue;
         kl_item it = {x, x, innermost(g, x, loop, of_range, -1), -1};
         if (op == KN_OP_END) it.opens = of_range[kg_at(g, x, 1)];
-        bool writes = op == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL;
+        bool writes = op == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL && read[reached(g, x)];
         if ((writes || op == KN_OP_GROUP) && !awaited[x]) it.key += kg_count(g);
         item[count++] = it;
     }
@@ -98,16 +268,20 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     stack[top].at     = start[0];
     stack[top++].loop = -1;
     while (top) {
-        int at = stack[top - 1].at++, l = stack[top - 1].loop;
-        if (at >= (int)count || item[at].loop != l) {
+        int at = stack[top - 1].at, l = stack[top - 1].loop, to = at;
+        while (to < (int)count && item[to].loop == l && item[to].opens < 0) to++;
+        stack[top - 1].at = to + (to == at);
+        if (to > at) {
+            o.from = at;
+            o.to   = to;
+            m      = order_run(&o, out, m);
+        } else if (at >= (int)count || item[at].loop != l) {
             if (l >= 0) out[m++] = loop[l].end;
             top--;
-        } else if (item[at].opens >= 0) {
+        } else {
             out[m++]          = loop[item[at].opens].range;
             stack[top].at     = start[item[at].opens + 1];
             stack[top++].loop = item[at].opens;
-        } else {
-            out[m++] = item[at].node;
         }
     }
     k->root = kg_list(g, KN_OP_LINEAR, out, m);
@@ -115,7 +289,11 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
 done:
     if (!ok) kl_stage_fault("linearize", g, f);
     kn_free(p->alloc, of_range, size * sizeof *of_range);
+    kn_free(p->alloc, by_node, 2 * size * sizeof *by_node);
+    kn_free(p->alloc, by_item, 4 * ((size_t)n + 1) * sizeof *by_item);
+    kn_free(p->alloc, next, ((size_t)n + 1) * sizeof *next);
     kn_free(p->alloc, awaited, size);
+    kn_free(p->alloc, seen, 2 * (size + n + 1));
     kn_free(p->alloc, loop, (n + 1) * sizeof *loop);
     kn_free(p->alloc, item, (n + 1) * sizeof *item);
     kn_free(p->alloc, start, (n + 2) * sizeof *start);
