@@ -259,7 +259,13 @@ bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
     p->target.listing = run->seen != NULL;
     bool watched = run->seen || run->verify || run->count || kg_why(p->g) || p->fired || p->seconds || p->on_fire ||
                    p->explain;
-    return watched ? lower_watched(p, run, last, f) : lower_unwatched(p, run, last, f);
+    const kn_machine *given  = p->machine;
+    kn_machine        fitted = *given; /* what the target uses of it */
+    if (kt_of(&p->target)->fit) kt_of(&p->target)->fit(&p->target, &fitted);
+    p->machine = &fitted;
+    bool ok    = watched ? lower_watched(p, run, last, f) : lower_unwatched(p, run, last, f);
+    p->machine = given;
+    return ok;
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------ */

@@ -22,7 +22,7 @@ typedef struct ko_view {
     ko_access *access;
     int        naccess;
     const kn_machine *machine;
-    int64_t    lanes, wide; /* of f32: in a vector register, and in the two of a tile's row */
+    int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
     kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
@@ -53,8 +53,15 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
     if (!kg_reach(v->g, &sink, 1, &order, &n)) return kn_oom(f);
-    int count = 0;
-    for (uint32_t i = 0; i < n; i++) count += kg_op(v->g, order[i]) == KN_OP_INDEX;
+    int count = 0, widest = 4; /* bytes: narrower values are held in as many */
+    for (uint32_t i = 0; i < n; i++) {
+        int op = kg_op(v->g, order[i]), dt = kg_dtype(v->g, order[i]);
+        count += op == KN_OP_INDEX;
+        if ((kn_is_alu(op) || op == KN_OP_LOAD || op == KN_OP_REDUCE) && dt != KN_INDEX && dt != KN_VOID)
+            widest = KN_MAX(widest, kn_dsize(dt));
+    }
+    v->lanes   = v->machine->vector_bytes / widest;
+    v->wide    = 2 * v->lanes;
     v->access  = kn_zalloc(kg_alloc(v->g), (size_t)(count + 1) * sizeof *v->access);
     v->naccess = count;
     if (v->access) {
@@ -153,9 +160,18 @@ static int64_t tile_rows(int64_t extent, int64_t most) {
     return KN_MIN(most, TILE_ROWS);
 }
 
-/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. */
+/* Vector registers for accumulators and what is loaded for them: two are the target's own; with sixteen there are no
+ * instructions that broadcast from memory, so one more holds that. */
+static int64_t tile_registers(const ko_view *v) {
+    int64_t n = v->machine->vector_registers;
+    return n - (n > 16 ? 2 : 3);
+}
+
+/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. What is left of w
+ * takes a register for each power of two in it. */
 static int64_t most_rows(const ko_view *v, int64_t w) {
-    int64_t nv = (w + v->lanes - 1) / v->lanes, fit = (v->machine->vector_registers - 2 - nv) / nv;
+    int64_t nv  = w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
+    int64_t fit = (tile_registers(v) - nv) / nv;
     return KN_MAX(KN_MIN(fit, nv > 1 ? (int64_t)TILE_ROWS : (int64_t)NARROW_ROWS), (int64_t)1);
 }
 
@@ -195,6 +211,17 @@ static bool wide_sums(const ko_view *v, int lane) {
     return sums;
 }
 
+/* Vectors of each sum then: all sums have theirs, and two are loaded at a time. */
+static int64_t wide_vectors(const ko_view *v) {
+    int64_t sums = 0;
+    kn_ref  last = 0;
+    for (int o = v->outputs; o < v->nest->norigin; o++) {
+        sums += v->nest->origin[o].closer != last;
+        last = v->nest->origin[o].closer;
+    }
+    return KN_MAX(KN_MIN((tile_registers(v) - 2) / KN_MAX(sums, 1), (int64_t)8), (int64_t)1);
+}
+
 /* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and
  * is copied first, as its rows lie far apart. */
 static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
@@ -217,8 +244,8 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     }
 }
 
-/* Four by four where the reduction is of two factors, each still along loops that the other moves with; loops whose
- * extent four divides before others, inner ones before outer ones. */
+/* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
+ * the other moves with; loops whose extent four divides before others, inner ones before outer ones. */
 static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
     int used = -1; /* an access that some row shares */
     for (int turn = 0; turn < 2; turn++) {
@@ -236,7 +263,7 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
             }
         }
         if (best < 0) return;
-        int64_t rows = tile_rows(v->nest->origin[best].extent, 4);
+        int64_t rows = tile_rows(v->nest->origin[best].extent, turn && tile_registers(v) < 21 ? 2 : 4);
         split(v, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
         used = shares;
     }
@@ -301,7 +328,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
         if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
-    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes * v->lanes, 8 * v->lanes);
+    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
     if (row >= 0) panels(v, lane, row, w, opts, n, cap);
 }
@@ -403,8 +430,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int c
     kn_nest  nest;
     kn_fault no = {0};
     if (!ko_nest(g, sink, &nest, &no)) return 0;
-    ko_view v = {.g = g, .nest = &nest, .machine = m, .lanes = m->vector_bytes / 4};
-    v.wide    = 2 * v.lanes;
+    ko_view v = {.g = g, .nest = &nest, .machine = m};
     if (!look(&v, sink, f)) return 0;
     find_tile(&v);
     ko_model *model = ko_model_new(g, sink, &nest, f);

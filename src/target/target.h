@@ -6,6 +6,7 @@
 #ifndef KN_TARGET_H
 #define KN_TARGET_H
 
+#include "base/machine.h"
 #include "rewrite/rewrite.h"
 
 /* The build defines KN_NO_X86 where src/target/x86 is not there. */
@@ -39,6 +40,8 @@ struct kt_target {
     const char *name;
     bool        machine; /* gives machine code, not source */
     uint64_t    groups;  /* rules of Select */
+    /* Cuts the table of the machine down to what the target uses of it. NULL: all. */
+    void (*fit)(const kt_choice *c, kn_machine *m);
     /* Select, after the rules. NULL: tiles stay whole until Render. */
     bool (*cut)(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f);
     bool (*render)(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,

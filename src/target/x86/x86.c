@@ -15,6 +15,15 @@ int kx_level(const kt_choice *c) {
     return all ? KX_AVX512 : KX_AVX2;
 }
 
+static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
+    const kn_machine *half = kn_machine_named("avx2");
+    if (kx_level(c) == KX_AVX512 || m->vector_bytes <= half->vector_bytes) return;
+    m->vector_bytes     = half->vector_bytes;
+    m->vector_registers = half->vector_registers;
+    m->alu_per_cycle    = half->alu_per_cycle;
+    m->fma_per_cycle    = half->fma_per_cycle;
+}
+
 static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
     int level = kx_level(c);
     return kx_cut_kernel(g, root, level == KX_AVX512, level == KX_AVX512 ? 64 : level == KX_AVX2 ? 32 : 0, f);
@@ -28,6 +37,7 @@ static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, 
 const kt_target kt_x86 = {.name    = "x86",
                           .machine = true,
                           .groups  = KN_G_decomp | KN_G_select_x86,
+                          .fit     = kt_x86_fit,
                           .cut     = kt_x86_cut,
                           .render  = kt_x86_render};
 
