@@ -29,19 +29,31 @@ static void sin_window(kn_graph *g, R at, R out[3]) {
         out[i] = xp_or(g, xp_shl(g, word[i], shift), xp_shr(g, xp_shr(g, word[i + 1], xp_u32(g, 1)), back));
 }
 
+/* The high word of m w + r, m of 24 bits, in whole numbers of one word: lanes of two would halve how many there are. */
+static R sin_high(kn_graph *g, R m, R w, R r) {
+    R half = xp_u32(g, 16), mask = xp_u32(g, 0xffff);
+    R mh = xp_shr(g, m, half), ml = xp_and(g, m, mask), wh = xp_shr(g, w, half), wl = xp_and(g, w, mask);
+    R p0 = xp_mul(g, ml, wl), p1 = xp_add(g, xp_mul(g, mh, wl), xp_shr(g, p0, half));
+    if (r) {
+        R carry = xp_shr(g, xp_add(g, xp_and(g, p0, mask), xp_and(g, r, mask)), half);
+        p1      = xp_add(g, p1, xp_add(g, xp_shr(g, r, half), carry));
+    }
+    R p2 = xp_add(g, xp_mul(g, ml, wh), xp_and(g, p1, mask));
+    return xp_add(g, xp_add(g, xp_mul(g, mh, wh), xp_shr(g, p1, half)), xp_shr(g, p2, half));
+}
+
 /* |x| = (quarter + fraction) pi/2, the fraction within half of a quarter turn: its magnitude in 62 bits, high and low;
  * `below` all ones where it is negative. */
 static void sin_reduce(kn_graph *g, R bits, R *quarter, R *below, R *high, R *low) {
-    R w[3], m = xp_or(g, xp_and(g, bits, xp_u32(g, 0x7fffff)), xp_u32(g, 0x800000)), wide = kg_cast(g, m, KN_U64);
+    R w[3], m = xp_or(g, xp_and(g, bits, xp_u32(g, 0x7fffff)), xp_u32(g, 0x800000));
     sin_window(g, xp_sub(g, xp_shr(g, bits, xp_u32(g, 23)), xp_u32(g, 120)), w);
-    R by32 = kg_int(g, KN_U64, 32), rest = xp_shr(g, xp_mul(g, wide, kg_cast(g, w[2], KN_U64)), by32);
-    R sum    = xp_add(g, xp_mul(g, wide, kg_cast(g, w[1], KN_U64)), rest);
-    R top    = xp_add(g, xp_mul(g, m, w[0]), kg_cast(g, xp_shr(g, sum, by32), KN_U32));
+    R rest = sin_high(g, m, w[2], 0), sum = xp_add(g, xp_mul(g, m, w[1]), rest);
+    R top  = xp_add(g, xp_mul(g, m, w[0]), sin_high(g, m, w[1], rest));
     *quarter = xp_shr(g, xp_add(g, top, xp_u32(g, 1 << 29)), xp_u32(g, 30));
     R part   = xp_sub(g, top, xp_shl(g, *quarter, xp_u32(g, 30)));
     *below   = xp_as(g, xp_shr(g, xp_as(g, part, KN_I32), xp_i32(g, 31)), KN_U32);
     *high    = xp_xor(g, part, *below); /* the complement, one unit of 2^-62 off */
-    *low     = xp_xor(g, kg_cast(g, sum, KN_U32), *below);
+    *low     = xp_xor(g, sum, *below);
 }
 
 static R sin_whole(kn_graph *g, R x) {
