@@ -33,7 +33,7 @@ typedef struct program {
     kn_value    want[CORPUS_MAX];
     void       *before[CORPUS_MAX]; /* first contents of a PARAM that is read and written, by value */
     int         nwant, out_slot[CORPUS_MAX];
-    bool        lowered;
+    bool        lowered, given; /* given: options by hand */
 } program;
 
 typedef struct suite {
@@ -41,7 +41,7 @@ typedef struct suite {
     program   **list;
     size_t      n, cap;
     int         stages; /* comparisons made */
-    size_t      spills;
+    size_t      spills; /* in innermost loops of what the heuristic chose */
     const char *target;
     kn_stage    from;   /* the first stage to compare */
     size_t      every;  /* of so many programs one is compiled; 0: all */
@@ -165,6 +165,7 @@ static void lower_program(const corpus_program *cp, void *user) {
     kl_run      run   = {.seen = after_stage, .user = &w};
     kn_opt      opts[KN_MAX_OPTS];
     const char *given = strstr(cp->text, "# opts:");
+    q->given          = given != NULL;
     if (given) {
         char line[512];
         snprintf(line, sizeof line, "%.*s", (int)strcspn(given + 7, "\n"), given + 7);
@@ -214,7 +215,9 @@ static void *place_code(suite *s, kd_unit *unit, size_t *bytes) {
                 if (pass) {
                     memcpy(base + at, kn->source, kn->source_len);
                     memcpy(&unit[n].fn, &(char *){base + at}, sizeof unit[n].fn);
-                    s->spills += kn->spills;
+                    if (!s->list[i]->given) s->spills += kn->spills;
+                    if (s->only && kn->spills)
+                        printf("     %s, %s: %u spills\n", s->list[i]->name, kn->name, kn->spills);
                 }
                 n++;
                 at += kn->source_len;

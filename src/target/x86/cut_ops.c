@@ -2,38 +2,35 @@
  *
  * forms.def says what there is; what is put together here are ops that no single form does. */
 #include "target/x86/cut.h"
+#include "target/x86/x86.h"
 
 #include <string.h>
 
 /* ---- forms ----------------------------------------------------------------------------------------------------- */
 
-static bool co_shift_form(const kx_cut *c, int op, int dt, int64_t count) {
-    int  size       = kn_dsize(dt);
-    bool arithmetic = op == KN_OP_SHR && kn_dtypes[dt].kind == 'I';
-    if (size == 1 || (arithmetic && size == 8 && !c->avx512)) return false;
+static bool co_shift_form(const kx_cut *c, int dt, int64_t count) {
+    int size = kn_dsize(dt);
+    if (size == 1) return false;
     if (size == 2) return c->avx512 || (count >= 0 && count < 16);
     return true;
 }
 
-static bool co_compare_form(const kx_cut *c, int op, int st) {
+static bool co_compare_form(int op, int st) {
     if (st == KN_BOOL) return op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
-    if (kn_is_float(st)) return kn_dsize(st) >= 4;
-    return c->avx512 || kn_dsize(st) == 4;
+    return !kn_is_float(st) || kn_dsize(st) >= 4;
 }
 
 static bool co_cast_form(const kx_cut *c, int dt, int st) {
     int d = kn_dsize(dt), s = kn_dsize(st);
     if (dt == st) return true;
-    if (dt == KN_BOOL) return co_compare_form(c, KN_OP_CMPNE, st);
-    if (st == KN_BOOL) return c->avx512 ? d >= 4 : d == 4;
+    if (dt == KN_BOOL) return co_compare_form(KN_OP_CMPNE, st);
+    if (st == KN_BOOL) return !kn_is_float(dt) || d >= 4;
     if ((dt == KN_F16 || dt == KN_BF16) && st == KN_F32) return dt == KN_F16;
     if (dt == KN_F32 && (st == KN_F16 || st == KN_BF16)) return true;
     if ((kn_is_float(dt) && d < 4) || (kn_is_float(st) && s < 4)) return false;
     if (kn_is_float(dt) && kn_is_float(st)) return true;
-    if (kn_is_float(st)) return st == KN_F32 && dt == KN_I32;
-    if (kn_is_float(dt) && s < 4) return true; /* by way of i32 */
-    if (kn_is_float(dt)) return st == KN_I32 || (c->avx512 && (st == KN_U32 || st == KN_I64 || st == KN_U64));
-    return d >= s || c->avx512; /* integers: wider by vpmov, narrower by vpmov of AVX-512 */
+    if (kn_is_float(st)) return st == KN_F32 && (dt == KN_I32 || d < 4);
+    return !kn_is_float(dt) || s <= 4 || c->avx512;
 }
 
 static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
@@ -46,16 +43,16 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     if (dt == KN_BOOL && op >= KN_OP_CMPLT && kn_ops[op].cls == KN_CLS_BINARY &&
         (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
          op == KN_OP_CMPEQ))
-        return co_compare_form(c, op, st);
+        return co_compare_form(op, st);
     if (dt == KN_BOOL) {
         return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
-               op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN;
+               op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN || op == KN_OP_WHERE;
     }
     if (fl && size < 4) return false;
     switch (op) {
     case KN_OP_ADD:
     case KN_OP_SUB: return true;
-    case KN_OP_MUL: return fl || size == 2 || size == 4 || (size == 8 && c->avx512);
+    case KN_OP_MUL: return fl || size > 1;
     case KN_OP_MAX:
     case KN_OP_MIN: return fl || size < 8 || c->avx512;
     case KN_OP_MULACC:
@@ -69,11 +66,11 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_XOR:
     case KN_OP_NOT: return !fl;
     case KN_OP_SHL:
-    case KN_OP_SHR: return co_shift_form(c, op, dt, by);
-    case KN_OP_IDIV: return by > 0 && !(by & (by - 1)) && co_shift_form(c, KN_OP_SHR, dt, 0);
-    case KN_OP_MOD: return by > 0 && !(by & (by - 1));
-    case KN_OP_THREEFRY: return c->avx512;
-    case KN_OP_WHERE: return c->avx512 ? size >= 4 : size == 4;
+    case KN_OP_SHR: return co_shift_form(c, dt, by);
+    case KN_OP_IDIV: return kx_divides_lanes(dt, by) || (by > 0 && !(by & (by - 1)) && co_shift_form(c, dt, 0));
+    case KN_OP_MOD: return kx_divides_lanes(dt, by) || (by > 0 && !(by & (by - 1)));
+    case KN_OP_THREEFRY:
+    case KN_OP_WHERE: return true;
     default: return false;
     }
 }
@@ -140,6 +137,12 @@ static kn_ref co_threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
                    lo);
 }
 
+static bool co_by_way_of_i32(const kx_cut *c, int dt, int st) {
+    if (st == KN_BOOL) return kn_dsize(dt) != 4 && (!c->avx512 || kn_dsize(dt) < 4);
+    if (kn_is_float(st)) return kn_is_int(dt) && kn_dsize(dt) < 4;
+    return kn_is_float(dt) && kn_dsize(st) < 4;
+}
+
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
@@ -152,12 +155,23 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
         return co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
     }
-    if (lanes && op == KN_OP_CAST && kn_is_float(dt) && kn_is_int(st) && kn_dsize(st) < 4) {
+    if (lanes && op == KN_OP_CAST && dt != KN_I32 && co_by_way_of_i32(c, dt, st)) {
         kn_ref wide = kx_node(c, KN_OP_CAST, KN_I32, lanes, src, 1);
+        if (kn_is_float(st)) { /* both saturate */
+            bool    sign = kn_dtypes[dt].kind == 'I';
+            int64_t most = ((int64_t)1 << (8 * kn_dsize(dt) - sign)) - 1;
+            wide = co_ins2(c, KN_OP_MAX, KN_I32, lanes, wide, co_constant(c, KN_I32, sign ? -most - 1 : 0));
+            wide = co_ins2(c, KN_OP_MIN, KN_I32, lanes, wide, co_constant(c, KN_I32, most));
+        }
         return kx_node(c, KN_OP_CAST, dt, lanes, &wide, 1);
     }
+    if (lanes && op == KN_OP_WHERE && dt == KN_BOOL) {
+        kn_ref not = kx_node(c, KN_OP_NOT, KN_BOOL, lanes, src, 1);
+        return co_ins2(c, KN_OP_OR, KN_BOOL, lanes, co_ins2(c, KN_OP_AND, KN_BOOL, lanes, src[0], src[1]),
+                       co_ins2(c, KN_OP_AND, KN_BOOL, lanes, not, src[2]));
+    }
     if (op == KN_OP_THREEFRY) return co_threefry(c, lanes, src[0], src[1]);
-    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD)) {
+    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD) && !kx_divides_lanes(dt, kg_const_int(g, src[1]))) {
         int64_t by = kg_const_int(g, src[1]);
         if (op == KN_OP_MOD) return co_ins2(c, KN_OP_AND, dt, lanes, src[0], co_constant(c, dt, by - 1)); /* floors */
         return co_ins2(c, KN_OP_SHR, dt, lanes, src[0], co_constant(c, dt, __builtin_ctzll((unsigned long long)by)));

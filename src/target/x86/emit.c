@@ -347,6 +347,27 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
     kx_jcc(e, KXCC_NE, to);
 }
 
+/* What the frame lends the loop's registers, and that it has it back. */
+static void em_enter_split(kx_writer *e, int loop) {
+    for (size_t k = 0; k < e->p->nsplit; k++) {
+        const kx_split *s = &e->p->split[k];
+        kx_value       *v = &e->p->value[s->value];
+        if (s->loop != loop) continue;
+        if (v->bank == KX_BANK_GP)
+            kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, s->reg, KX_IN_MEM), v->slot));
+        else if (v->bank == KX_BANK_VEC)
+            kx_put(e, em_in_frame(kx_i2(KX_VMOVUPS, KN_MAX(v->bytes, 16), s->reg, KX_IN_MEM), v->slot));
+        else
+            kx_put(e, em_in_frame(kx_i2(KX_KMOVQ, 0, s->reg, KX_IN_MEM), v->slot));
+        v->reg = (int8_t)s->reg;
+    }
+}
+
+static void em_leave_split(kx_writer *e, int loop) {
+    for (size_t k = 0; k < e->p->nsplit; k++)
+        if (e->p->split[k].loop == loop) e->p->value[e->p->split[k].value].reg = -1;
+}
+
 static void em_open_loop(kx_writer *e, int number) {
     kx_plan *p     = e->p;
     kx_loop *l     = &p->loop[number];
@@ -392,6 +413,7 @@ static void em_open_loop(kx_writer *e, int number) {
         }
         kx_done(e, s, d);
     }
+    em_enter_split(e, number);
     if (l->inner) kx_align(&e->code, 32);
     kx_here(e, e->top[number]);
 }
@@ -408,6 +430,7 @@ static void em_close_loop(kx_writer *e, int number) {
     em_compare_bound(e, l);
     kx_jcc(e, KXCC_L, e->top[number]);
     kx_here(e, e->out[number]);
+    em_leave_split(e, number);
 }
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */

@@ -63,13 +63,22 @@ void     kx_move_vec(kx_writer *e, int to, int from, int bytes);
 void     kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at);
 void     kx_call(kx_writer *e, kx_helper h);
 
-/* emit_scalar.c, emit_vector.c, emit_memory.c */
+/* emit_scalar.c, emit_vector.c, emit_memory.c, emit_divide.c, emit_avx2.c */
 void kx_emit_integer(kx_writer *e, kn_ref n); /* a scalar in a GP register */
 void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
 void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
 void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */
 void kx_emit_load(kx_writer *e, kn_ref n);
 void kx_emit_store(kx_writer *e, kn_ref n);
+void kx_emit_divide(kx_writer *e, kn_ref n);
+void kx_emit_divide_lanes(kx_writer *e, kn_ref n, int bytes);
+/* What AVX2 has no instruction for. */
+void kx_avx2_multiply(kx_writer *e, kn_ref n, int bytes);                        /* of eight bytes */
+void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes);                     /* of i64 */
+void kx_avx2_compare(kx_writer *e, kn_ref n, int w);                             /* of integers */
+void kx_avx2_choose(kx_writer *e, kn_ref n, int w);                              /* WHERE */
+void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to);        /* lanes of `from` bytes */
+void kx_avx2_from_u32(kx_writer *e, int d, int x, int w, bool dbl);              /* to floats */
 void kx_round(kx_writer *e, int vec, int dtype); /* an f32 to a narrower float, in place */
 
 #endif

@@ -206,71 +206,6 @@ static void es_shift(kx_writer *e, kn_ref n) {
     kx_done(e, n, d);
 }
 
-/* IDIV and MOD that floor; x / 0 = 0, x mod 0 = x. */
-static void es_divide(kx_writer *e, kn_ref n) {
-    int     op = kx_op(e->g, n), dt = kg_dtype(e->g, n), d = kx_dst(e, n), r = op == KN_OP_IDIV ? KX_A : KX_D;
-    bool    sign = kn_dtypes[dt].kind == 'I';
-    kn_ref  b    = es_src(e, n, 1);
-    int64_t v    = es_is_const(e, b) ? kg_const_int(e->g, b) : 0;
-    if (v > 0 && !(v & (v - 1)) && (op == KN_OP_IDIV || v == 1 || v - 1 == (int32_t)(v - 1))) {
-        es_mov(e, KX_A, kx_gp(e, es_src(e, n, 0), KX_A));
-        int s = __builtin_ctzll((unsigned long long)v);
-        if (op == KN_OP_MOD)
-            kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_A, 0), v - 1));
-        else if (s)
-            kx_put(e, kx_imm(kx_i2(sign ? KX_SARI : KX_SHRI, 8, KX_A, 0), s));
-        es_mov(e, d, KX_A);
-        kx_done(e, n, d);
-        return;
-    }
-    int32_t done = kx_label(&e->code), zero = kx_label(&e->code), minus = kx_label(&e->code);
-    es_mov(e, KX_C, kx_gp(e, b, KX_C));
-    es_mov(e, KX_A, kx_gp(e, es_src(e, n, 0), KX_A));
-    if (!v) {
-        kx_put(e, kx_i2(KX_TEST, 8, KX_C, KX_C));
-        es_jump(e, KXCC_E, zero);
-    }
-    if (sign && v <= 0) {
-        kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_C, 0), -1));
-        es_jump(e, KXCC_E, minus);
-    }
-    if (!sign) {
-        kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
-        kx_put(e, kx_i3(KX_DIV, 8, KX_A, KX_D, KX_C));
-    } else {
-        kx_put(e, kx_i2(KX_CQO, 0, KX_D, KX_A));
-        kx_put(e, kx_i3(KX_IDIV, 8, KX_A, KX_D, KX_C));
-        kx_put(e, kx_i2(KX_TEST, 8, KX_D, KX_D));
-        es_jump(e, KXCC_E, done);
-        /* signs of remainder and divisor differ: one below */
-        int32_t same = done;
-        kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
-        es_jump(e, KXCC_NS, same);
-        kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
-        kx_put(e, op == KN_OP_IDIV ? kx_imm(kx_i2(KX_SUBI, 8, KX_A, 0), 1) : kx_i2(KX_ADD, 8, KX_D, KX_C));
-    }
-    if (!v || (sign && v <= 0)) kx_jump(e, done);
-    if (!v) {
-        kx_here(e, zero);
-        if (op == KN_OP_IDIV)
-            kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
-        else
-            es_mov(e, KX_D, KX_A);
-        if (sign) kx_jump(e, done);
-    }
-    if (sign && v <= 0) {
-        kx_here(e, minus);
-        if (op == KN_OP_IDIV)
-            kx_put(e, kx_i1(KX_NEG, 8, KX_A));
-        else
-            kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
-    }
-    kx_here(e, done);
-    if (sign) kx_extend(e, r, dt);
-    es_mov(e, d, r);
-    kx_done(e, n, d);
-}
-
 /* ---- floats to integers ---------------------------------------------------------------------------------------- */
 
 static kx_ins es_at_double(kx_writer *e, kx_ins i, double v) {
@@ -336,7 +271,7 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
     case KN_OP_SHL:
     case KN_OP_SHR: es_shift(e, n); return;
     case KN_OP_IDIV:
-    case KN_OP_MOD: es_divide(e, n); return;
+    case KN_OP_MOD: kx_emit_divide(e, n); return;
     case KN_OP_WHERE: es_select_integer(e, n); return;
     case KN_OP_CMPLT:
     case KN_OP_CMPGT:

@@ -221,30 +221,6 @@ static int en_integer_predicate(int op) {
     }
 }
 
-/* Four-byte lanes without AVX-512: equal, or greater of signed ones; the rest by exchange and inversion. */
-static void en_compare_avx2(kx_writer *e, kn_ref n, int bytes) {
-    int  op = kx_op(e->g, n), d = kx_dst(e, n), st = kg_dtype(e->g, en_src(e, n, 0));
-    bool swap   = op == KN_OP_CMPLT || op == KN_OP_CMPGE,
-         invert = op == KN_OP_CMPNE || op == KN_OP_CMPLE || op == KN_OP_CMPGE;
-    bool equal  = op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
-    int  a      = kx_get(e, en_src(e, n, swap), bytes, e->v2, n);
-    if (st == KN_U32 && !equal) { /* signed, once both are moved by 2^31 */
-        kx_rm m = en_pool_lanes(e, 0x80000000u, 4, bytes);
-        en_put_rm(e, kx_i3(KX_VPXOR, bytes, e->v0, a, KX_IN_MEM), &m);
-        int b = kx_get(e, en_src(e, n, !swap), bytes, e->v3, n);
-        en_put_rm(e, kx_i3(KX_VPXOR, bytes, d, b, KX_IN_MEM), &m);
-        kx_put(e, kx_i3(KX_VPCMPGTD, bytes, d, e->v0, d));
-    } else {
-        kx_rm b = kx_vec_rm(e, en_src(e, n, !swap), bytes, false, n);
-        en_put_rm(e, kx_i3(equal ? KX_VPCMPEQD : KX_VPCMPGTD, bytes, d, a, en_field(&b)), &b);
-    }
-    if (invert) {
-        kx_rm m = en_pool_lanes(e, ~(uint64_t)0, 8, bytes);
-        en_put_rm(e, kx_i3(KX_VPXOR, bytes, d, d, KX_IN_MEM), &m);
-    }
-    kx_done(e, n, d);
-}
-
 static void en_compare(kx_writer *e, kn_ref n, int w) {
     static const uint16_t with_sign[] = {KX_VPCMPB_K, KX_VPCMPW_K, KX_VPCMPD_K, KX_VPCMPQ_K},
                           without[]   = {KX_VPCMPUB_K, KX_VPCMPUW_K, KX_VPCMPUD_K, KX_VPCMPUQ_K};
@@ -255,7 +231,7 @@ static void en_compare(kx_writer *e, kn_ref n, int w) {
         return;
     }
     if (!e->avx512 && !fl) {
-        en_compare_avx2(e, n, bytes);
+        kx_avx2_compare(e, n, w);
         return;
     }
     if (!e->avx512 && dbl) bytes = en_full(w * 8);
@@ -282,15 +258,9 @@ static void en_choose(kx_writer *e, kn_ref n, int bytes) {
     static const uint16_t blend[] = {KX_VPBLENDMB, KX_VPBLENDMW, KX_VPBLENDMD, KX_VPBLENDMQ};
     int d = kx_dst(e, n), b = kx_get(e, en_src(e, n, 2), bytes, e->v2, n), s = en_log_size(kg_dtype(e->g, n));
     if (kn_is_float(kg_dtype(e->g, n)) && s < KX_L4) s = KX_L4;
-    if (e->avx512) {
-        int   k = kx_mask(e, en_src(e, n, 0), KX_K0);
-        kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, s >= KX_L4, n);
-        en_put_rm(e, kx_masked(kx_i3((kx_form_id)blend[s], bytes, d, b, en_field(&a)), k, false), &a);
-    } else {
-        int   m = kx_get(e, en_src(e, n, 0), bytes, e->v3 == e->v2 ? e->v0 : e->v3, n);
-        kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, false, n);
-        en_put_rm(e, kx_i4(KX_VBLENDVPS, bytes, d, b, en_field(&a), m), &a);
-    }
+    int   k = kx_mask(e, en_src(e, n, 0), KX_K0);
+    kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, s >= KX_L4, n);
+    en_put_rm(e, kx_masked(kx_i3((kx_form_id)blend[s], bytes, d, b, en_field(&a)), k, false), &a);
     kx_done(e, n, d);
 }
 
@@ -454,6 +424,11 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         form = ds > ss ? KX_VCVTPS2PD : ds < ss ? KX_VCVTPD2PS : KX_NOTHING;
     } else if (fd) {
         bool u = kn_dtypes[st].kind == 'U';
+        if (u && !e->avx512) {
+            kx_avx2_from_u32(e, d, v, w, ds == 8);
+            kx_done(e, n, d);
+            return;
+        }
         if (ss == 8)
             form = ds == 8 ? u ? KX_VCVTUQQ2PD : KX_VCVTQQ2PD : u ? KX_VCVTUQQ2PS : KX_VCVTQQ2PS;
         else
@@ -462,6 +437,10 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         form = en_widen_form(en_log_size(st), en_log_size(dt), kn_dtypes[st].kind == 'I');
     } else if (ds < ss && e->avx512) {
         form = en_narrow_form(en_log_size(st), en_log_size(dt));
+    } else if (ds < ss && !fs) {
+        kx_avx2_narrow(e, d, v, w, ss, ds);
+        kx_done(e, n, d);
+        return;
     } else if (ds != ss || fs) {
         kx_refused(e, n, "no conversion of lanes");
         return;
@@ -475,6 +454,26 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         kx_put(e, kx_i2(KX_VCVTPH2PS, bytes, d, d));
     }
     kx_done(e, n, d);
+}
+
+/* A value of eight bytes that its low four give: extended by zeros, or by the sign. */
+static bool en_is_half(const kx_writer *e, kn_ref n, bool sign) {
+    const kn_graph *g = e->g;
+    int64_t         v = 0;
+    if (kg_op(g, n) == KN_OP_CONST) {
+        v = kg_const_int(g, n);
+        return sign ? v == (int32_t)v : v == (int64_t)(uint32_t)v;
+    }
+    if (kg_op(g, n) != KN_OP_INS) return false;
+    int    st = kg_dtype(g, en_src(e, n, 0));
+    kn_ref by = kg_nsrc(g, n) > 1 ? en_src(e, n, 1) : 0;
+    if (by && kg_op(g, by) == KN_OP_CONST) v = kg_const_int(g, by);
+    switch (kx_op(g, n)) {
+    case KN_OP_CAST: return kn_dsize(st) <= 4 && kn_dtypes[st].kind == (sign ? 'I' : 'U');
+    case KN_OP_AND: return v > 0 && v <= (sign ? INT32_MAX : (int64_t)UINT32_MAX);
+    case KN_OP_SHR: return v >= 32 && !sign && kn_dtypes[st].kind == 'U';
+    default: return false;
+    }
 }
 
 void kx_emit_lanes(kx_writer *e, kn_ref n) {
@@ -495,10 +494,33 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
         return;
     }
     switch (op) {
-    case KN_OP_WHERE: en_choose(e, n, bytes); return;
+    case KN_OP_WHERE:
+        if (e->avx512)
+            en_choose(e, n, bytes);
+        else
+            kx_avx2_choose(e, n, w);
+        return;
     case KN_OP_MULACC: en_fused(e, n, bytes); return;
     case KN_OP_SHL:
-    case KN_OP_SHR: en_shift(e, n, bytes); return;
+    case KN_OP_SHR:
+        if (!e->avx512 && op == KN_OP_SHR && dt == KN_I64)
+            kx_avx2_shift_right(e, n, bytes);
+        else
+            en_shift(e, n, bytes);
+        return;
+    case KN_OP_IDIV:
+    case KN_OP_MOD: kx_emit_divide_lanes(e, n, bytes); return;
+    case KN_OP_MUL:
+        if (fl || kn_dsize(dt) < 8) break;
+        if (en_is_half(e, en_src(e, n, 0), false) && en_is_half(e, en_src(e, n, 1), false))
+            en_two(e, n, KX_VPMULUDQ, e->avx512, bytes);
+        else if (en_is_half(e, en_src(e, n, 0), true) && en_is_half(e, en_src(e, n, 1), true))
+            en_two(e, n, KX_VPMULDQ, e->avx512, bytes);
+        else if (!e->avx512)
+            kx_avx2_multiply(e, n, bytes);
+        else
+            break;
+        return;
     case KN_OP_NOT: en_one_integer(e, n, bytes); return;
     case KN_OP_NEG:
         if (fl)

@@ -253,8 +253,8 @@ static bool pl_writes_early(const kx_plan *p, kn_ref n) {
     switch (op) {
     case KN_OP_ADD:
     case KN_OP_SUB:
-    case KN_OP_MUL:
     case KN_OP_DIV: return fl && kn_dsize(dt) < 4;
+    case KN_OP_MUL: return fl ? kn_dsize(dt) < 4 : lanes && kn_dsize(dt) == 8 && !p->avx512;
     case KN_OP_MULACC: return fl && kn_dsize(dt) < 4;
     case KN_OP_AND:
     case KN_OP_OR:
@@ -262,8 +262,8 @@ static bool pl_writes_early(const kx_plan *p, kn_ref n) {
     case KN_OP_CAST: return fl || kn_is_float(kg_dtype(g, kg_at(g, n, 0))) || dt == KN_BOOL;
     case KN_OP_NEG:
     case KN_OP_NOT:
-    case KN_OP_SHL:
-    case KN_OP_SHR: return false;
+    case KN_OP_SHL: return false;
+    case KN_OP_SHR: return lanes && dt == KN_I64 && !p->avx512;
     case KN_OP_WHERE: return !lanes || !p->avx512;
     case KN_OP_MAX:
     case KN_OP_MIN: return fl;
@@ -497,6 +497,54 @@ static bool pl_scan(kx_plan *p, bool *fits) {
     return true;
 }
 
+/* Registers of a bank that some value holds at one time or another from place `from` to `to`, and those of splits. */
+static uint32_t pl_busy(const kx_plan *p, int bank, int loop) {
+    int32_t  from = (int32_t)(2 * p->loop[loop].open), to = (int32_t)(2 * p->loop[loop].close + 1);
+    uint32_t busy = 0;
+    for (kn_ref n = 1; n < p->size; n++) {
+        const kx_value *v = &p->value[n];
+        if (v->bank == bank && v->reg >= 0 && !v->same && v->start <= to && v->end >= from) busy |= 1u << v->reg;
+    }
+    for (size_t k = 0; k < p->nsplit; k++)
+        if (p->split[k].loop == loop && p->value[p->split[k].value].bank == bank) busy |= 1u << p->split[k].reg;
+    return busy;
+}
+
+static bool pl_is_split(const kx_plan *p, kn_ref v, int loop) {
+    for (size_t k = p->nsplit; k-- > 0 && p->split[k].loop == loop;)
+        if (p->split[k].value == v) return true;
+    return false;
+}
+
+/* What innermost loops read from the frame they may read from registers that nothing else in them takes. */
+static bool pl_split_invariants(kx_plan *p) {
+    kn_ref  o[KX_MAX_OPERANDS];
+    uint8_t pool[32];
+    for (int l = 0; l < p->nloop; l++) {
+        int32_t from = (int32_t)(2 * p->loop[l].open);
+        for (uint32_t i = p->loop[l].open + 1; i <= p->loop[l].close && p->loop[l].inner; i++) {
+            kn_ref x = p->list[i];
+            if (!p->value[x].needed || p->value[x].folded || p->value[x].step) continue;
+            int m = pl_operands(p, x, o);
+            for (int k = 0; k < m; k++) {
+                kn_ref          v = kx_name(p, o[k]);
+                const kx_value *u = &p->value[v];
+                if (u->bank == KX_BANK_NONE || u->reg >= 0 || u->start >= from || kg_op(p->g, v) == KN_OP_BUFFER ||
+                    pl_is_split(p, v, l))
+                    continue;
+                int      n = pl_pool_of(p, (kx_bank)u->bank, pool), free = 0;
+                uint32_t busy = pl_busy(p, u->bank, l);
+                while (free < n && busy >> pool[free] & 1) free++;
+                if (free == n) continue;
+                if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
+                p->split[p->nsplit++] = (kx_split){v, l, pool[free]};
+                p->used[u->bank] |= 1u << pool[free];
+            }
+        }
+    }
+    return true;
+}
+
 /* Uses and definitions in the frame, in innermost loops. */
 static void pl_count_spills(kx_plan *p) {
     kn_ref o[KX_MAX_OPERANDS];
@@ -507,7 +555,7 @@ static void pl_count_spills(kx_plan *p) {
         if (m < KX_MAX_OPERANDS && kg_dtype(p->g, x) != KN_VOID) o[m++] = x;
         for (int k = 0; k < m; k++) {
             const kx_value *v = &p->value[kx_name(p, o[k])];
-            p->spills += v->bank != KX_BANK_NONE && v->reg < 0;
+            p->spills += v->bank != KX_BANK_NONE && v->reg < 0 && !pl_is_split(p, kx_name(p, o[k]), p->loop_of[i]);
         }
     }
 }
@@ -546,6 +594,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     }
     int last = p->avx512 ? 31 : 15;
     for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
+    ok = ok && (!p->tight || pl_split_invariants(p));
     if (ok) pl_count_spills(p);
     if (!ok) kx_plan_free(p);
     return ok;
@@ -554,6 +603,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
 void kx_plan_free(kx_plan *p) {
     kn_free(kg_alloc(p->g), p->value, p->size * sizeof *p->value);
     kn_free(kg_alloc(p->g), p->loop_of, (p->n + 1) * sizeof *p->loop_of);
+    kn_free(kg_alloc(p->g), p->split, p->split_cap * sizeof *p->split);
     p->value   = NULL;
     p->loop_of = NULL;
 }

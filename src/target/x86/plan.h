@@ -34,6 +34,12 @@ typedef struct kx_loop {
     bool     inner;          /* holds no loop */
 } kx_loop;
 
+/* A value of the frame that an innermost loop reads and does not make: in a register while the loop runs. */
+typedef struct kx_split {
+    kn_ref value;
+    int    loop, reg;
+} kx_split;
+
 typedef struct kx_plan {
     const kn_graph *g;
     const kn_ref   *list;
@@ -47,6 +53,8 @@ typedef struct kx_plan {
     int            *loop_of; /* per place: the loop it stands in, -1 none */
     kx_loop         loop[KX_MAX_LOOPS];
     int             nloop;
+    kx_split       *split;
+    size_t          nsplit, split_cap;
     int32_t         frame;          /* bytes of it so far */
     uint32_t        used[KX_BANKS]; /* registers */
     uint32_t        spills;         /* uses and definitions in the frame, in innermost loops */

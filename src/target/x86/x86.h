@@ -11,6 +11,8 @@ int kx_level(const kt_choice *c);
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
+/* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
+bool kx_divides_lanes(int dtype, int64_t by);
 /* Render (emit.c). */
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f);
 
