@@ -397,7 +397,10 @@ kn_ref kl_scatter(kn_rw *rw, kn_ref n) {
             if (!kg_depends(g, conds.c[i], v) || !solve_equal(g, conds.c[i], v, &e)) continue;
             bool moves = false; /* e goes with the sum: else every v would be visited once all the same */
             for (uint32_t s = 1; s < kg_nsrc(g, sum); s++) moves |= kg_depends(g, e, kg_at(g, sum, s));
-            if (moves) return build_scatter(g, n, v, e, rest, conjunction(g, &conds, i));
+            if (!moves) continue;
+            bool oom = false, scans = kl_holds_prefix(g, rest, n, v, &oom); /* at each i it would be another scan */
+            if (oom) return kn_oom(kg_fault(g)), 0;
+            if (!scans) return build_scatter(g, n, v, e, rest, conjunction(g, &conds, i));
         }
     }
     return 0;

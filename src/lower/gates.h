@@ -15,6 +15,8 @@ kn_ref kl_scatter(kn_rw *rw, kn_ref n);
 /* END(body, .. i ..) with sums that have one term more at each i: a prefix along i (scan.c). */
 kn_ref kl_scan(kn_rw *rw, kn_ref n);
 
+/* A prefix in x: along one of the END's ranges, and one that depends on the range `on`, where these are not 0. */
+bool    kl_holds_prefix(const kn_graph *g, kn_ref x, kn_ref end, kn_ref on, bool *oom);
 /* Loads in x that depend on r, gated by `gate`. */
 kn_ref  kl_gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate);
 /* An id that no range of the graph has. */

@@ -38,14 +38,13 @@ static bool slides(const kn_graph *g, kn_ref x, kn_ref r, kn_ref i, int sign, bo
     return ok;
 }
 
-/* A prefix in x, along one of the END's ranges if there is one to ask. */
-static bool holds_prefix(const kn_graph *g, kn_ref x, kn_ref end, bool *oom) {
+bool kl_holds_prefix(const kn_graph *g, kn_ref x, kn_ref end, kn_ref on, bool *oom) {
     kn_ref  *order;
     uint32_t n;
     bool     holds = false;
     if (!kg_reach(g, &x, 1, &order, &n)) return *oom = true, false;
     for (uint32_t k = 0; k < n && !holds; k++) {
-        if (!kg_is_prefix(g, order[k])) continue;
+        if (!kg_is_prefix(g, order[k]) || (on && !kg_depends(g, order[k], on))) continue;
         holds = end == 0;
         for (uint32_t s = 1; end && s < kg_nsrc(g, end); s++) holds |= kg_at(g, end, s) == kg_at(g, order[k], 1);
     }
@@ -67,7 +66,7 @@ static bool growth_of(kn_graph *g, kn_ref reduce, uint32_t k, kn_ref i, kl_growt
     kn_ref  fixed      = kg_substitute(g, x, &r, &first_term, 1); /* r's own bound would make any x depend on i */
     bool    rising = f.coef[0] == 1, still = fixed && !kg_depends(g, fixed, i);
     int64_t first  = rising ? f.base : f.base - kg_const_int(g, extent) + 1; /* terms of the first sum */
-    if (first > 1 || first < 0 || holds_prefix(g, x, 0, oom)) return false;
+    if (first > 1 || first < 0 || kl_holds_prefix(g, x, 0, 0, oom)) return false;
     if (!still && !slides(g, x, r, i, rising ? -1 : 1, oom)) return false;
     /* a still x gains the term at the end, a sliding one at its start */
     *out = (kl_growth){i, rising, still ? kg_op2(g, KN_OP_ADD, b, kg_idx(g, -1)) : kg_idx(g, 0), first == 1, b};
@@ -101,7 +100,7 @@ kn_ref kl_scan(kn_rw *rw, kn_ref n) {
     if (kg_nsrc(g, n) > KN_MAX_RANK) return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) /* its iterations meet in memory: another order would change them */
         if (kg_field(g, kg_at(g, n, k), KN_F_RANGE_type) == KN_AXIS_REDUCE) return 0;
-    if (holds_prefix(g, body, n, &oom)) return 0; /* its loop has a direction */
+    if (kl_holds_prefix(g, body, n, 0, &oom)) return 0; /* its loop has a direction */
     if (oom || !kg_reach(g, &body, 1, &order, &count)) return kn_oom(kg_fault(g)), 0;
     for (uint32_t at = count; at-- > 0 && body;) {
         kn_ref reduce = order[at], now;
