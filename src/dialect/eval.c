@@ -15,7 +15,6 @@ enum { EV_MAX_DEPTH = 32 };
 
 /* ---- cells --------------------------------------------------------------------------------------------------- */
 
-static bool ev_calls(int op) { return op == KN_OP_CALL || op == KN_OP_FUNCTION; }
 
 /* How many of an op's sources are evaluated, from the left. */
 static uint32_t ev_inputs(const kn_graph *g, kn_ref n) {
@@ -59,7 +58,7 @@ static ev_kind ev_classify(const ev *e, ev_cell *c) {
 
 static bool ev_children(ev *e, ev_cell *c) {
     if (c->loop) return true; /* the loop asks for them itself */
-    uint32_t  n = ev_inputs(e->g, c->id), at = 0, first = ev_calls(c->op) || c->op == KN_OP_BIND;
+    uint32_t  n = ev_inputs(e->g, c->id), at = 0, first = kn_calls(c->op) || c->op == KN_OP_BIND;
     uint32_t *list = kn_arena_get(&e->arena, ((size_t)n + 1) * sizeof *list);
     if (!list) return kn_oom(e->fault);
     bool last = c->op == KN_OP_AFTER || c->op == KN_OP_STORE; /* the first source comes last */
@@ -94,7 +93,7 @@ static bool ev_fill(ev *e, ev_cell *c, kn_ref id, const uint32_t *map) {
     uint32_t *s = kn_arena_get(&e->arena, ((size_t)nd->nsrc + 1) * sizeof *s);
     if (!s) return kn_oom(e->fault);
     uint32_t self = (uint32_t)(c - e->cell);
-    for (uint32_t i = 0; i < nd->nsrc; i++) s[i] = i == 0 && ev_calls(c->op) ? self : map[src[i]];
+    for (uint32_t i = 0; i < nd->nsrc; i++) s[i] = i == 0 && kn_calls(c->op) ? self : map[src[i]];
     c->src = s;
     int nrange = kg_ranges(g, id, NULL, 0);
     if (nrange) {
@@ -130,7 +129,7 @@ bool kn_ev_open(ev *e, kn_ref root) {
         if (!map[id]) continue;
         n++;
         const kn_ref *src = kg_src(e->g, id);
-        for (uint32_t i = ev_calls(kg_op(e->g, id)); i < kg_nsrc(e->g, id); i++) map[src[i]] = 1;
+        for (uint32_t i = kn_calls(kg_op(e->g, id)); i < kg_nsrc(e->g, id); i++) map[src[i]] = 1;
     }
     bool ok = (e->cell = kn_zalloc(e->alloc, n * sizeof *e->cell)) != NULL || kn_oom(e->fault);
     if (ok) e->ncell = n;
@@ -497,12 +496,12 @@ void kn_value_free(const kn_alloc *a, kn_value *v) {
 static bool ev_results(ev *e, ev_cell *root, kn_value *out, int *nout) {
     int cap = *nout, n = root->kind == EV_EFFECT ? 0 : 1;
     if (root->op == KN_OP_TUPLE) n = (int)root->nsrc;
-    if (ev_calls(root->op)) n = root->ntuple;
+    if (kn_calls(root->op)) n = root->ntuple;
     *nout = 0;
     if (n > cap) return kn_fail(e->fault, KN_ERR_ARG, "eval: the program has %d results, there is room for %d", n, cap);
     for (int i = 0; i < n; i++) {
         out[i] = (kn_value){0};
-        if (ev_calls(root->op)) {
+        if (kn_calls(root->op)) {
             out[i]         = root->tuple[i];
             root->tuple[i] = (kn_value){0};
         } else if (!kn_ev_export(e, root->op == KN_OP_TUPLE ? &e->cell[root->src[i]] : root, &out[i])) {

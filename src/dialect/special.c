@@ -135,8 +135,6 @@ typedef struct sp_walk {
     size_t          cap;
 } sp_walk;
 
-static bool calls(int op) { return op == KN_OP_FUNCTION || op == KN_OP_CALL; }
-
 static kn_ref specialised(sp_walk *w, kn_ref id, int body) {
     const kn_graph *g   = w->from;
     uint32_t        n   = kg_nsrc(g, id);
@@ -145,7 +143,7 @@ static kn_ref specialised(sp_walk *w, kn_ref id, int body) {
     if (!KN_GROW(w->to->alloc, w->src, w->cap, (size_t)n + 1)) return kn_oom(&w->to->fault), 0;
     if (!body && kg_is_variable(g, id) && w->value(w->user, g, id, &v))
         return kg_check_variable(g, id, v, &w->to->fault) ? kg_int(w->to, kg_dtype(g, id), v) : 0;
-    for (uint32_t k = 0; k < n; k++) w->src[k] = w->map[body || (!k && calls(kg_op(g, id)))][old[k]];
+    for (uint32_t k = 0; k < n; k++) w->src[k] = w->map[body || (!k && kn_calls(kg_op(g, id)))][old[k]];
     if (kg_op(g, id) == KN_OP_BIND && kg_op(w->to, w->src[1]) == KN_OP_CONST)
         return kg_check_variable(g, old[0], kg_const_int(w->to, w->src[1]), &w->to->fault) ? w->src[1] : 0;
     kn_ref c = fold(w->to, g, id, w->src, n);
@@ -166,7 +164,7 @@ kn_ref kg_specialise(kn_graph *to, const kn_graph *from, kn_ref root, kg_value_f
         for (int body = 0; body < 2; body++) {
             const kn_ref *src = kg_src(from, id);
             for (uint32_t k = 0; w.mark[body][id] && k < kg_nsrc(from, id); k++)
-                w.mark[body || (!k && calls(kg_op(from, id)))][src[k]] = 1;
+                w.mark[body || (!k && kn_calls(kg_op(from, id)))][src[k]] = 1;
         }
     for (kn_ref id = 1; id <= root; id++)
         for (int body = 2; body-- > 0;)

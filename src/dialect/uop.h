@@ -127,6 +127,8 @@ int kn_dtype_by_name(const char *name, size_t len); /* -1: none */
 static inline bool kn_is_alu(int op) { return kn_ops[op].cls >= KN_CLS_UNARY && kn_ops[op].cls <= KN_CLS_TERNARY; }
 static inline bool kn_is_movement(int op) { return kn_ops[op].cls == KN_CLS_MOVEMENT; }
 bool kn_is_commutative(int op);
+/* Whether source 0 is a body: a program of its own, whose PARAMs are the op's other sources. */
+static inline bool kn_calls(int op) { return op == KN_OP_FUNCTION || op == KN_OP_CALL; }
 /* Where an op's ranges start among its sources, -1 if it ends none (the bestiary's table). */
 int  kn_range_start(int op);
 /* Whether lanes of a source become lanes of the op (the other table: what UNROLL goes through). */
@@ -329,7 +331,10 @@ kn_ref kg_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op); /* the nod
 /* The nodes reachable from the roots, ascending ids. *order from the allocator, *count of them; kn_free(..., *count *
  * sizeof(kn_ref)). False: out of memory. */
 bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count);
-/* A copy of root in which each from[i] is replaced by to[i] (and what stands below from[i] is not visited). */
+/* The same without what only bodies below the roots have. */
+bool kg_reach_own(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count);
+/* A copy of root in which each from[i] is replaced by to[i] (and what stands below from[i] is not visited). Bodies below
+ * it stay as they are. */
 kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n);
 /* root with every node below it, sources first, replaced by what edit() returns (0: it failed) for the node as it was
  * and as it is over its new sources. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count) {
+static bool reach(const kn_graph *g, const kn_ref *roots, int nroots, bool bodies, kn_ref **order, uint32_t *count) {
     *order       = NULL;
     *count       = 0;
     kn_ref top   = 0;
@@ -19,7 +19,7 @@ bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order
         if (!mark[id]) continue;
         n++;
         const kn_ref *src = kg_src(g, id);
-        for (uint32_t k = kg_nsrc(g, id); k-- > 0;) mark[src[k]] = 1;
+        for (uint32_t k = !bodies && kn_calls(kg_op(g, id)); k < kg_nsrc(g, id); k++) mark[src[k]] = 1;
     }
     mark[0] = 0;
     kn_ref *out = n ? kn_realloc(g->alloc, NULL, 0, n * sizeof *out) : NULL;
@@ -34,9 +34,18 @@ bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order
     return true;
 }
 
-/* Rebuild `order` (ascending) in `to` under map; entries of map already set are kept. edit: see kg_edit, or NULL. */
+bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count) {
+    return reach(g, roots, nroots, true, order, count);
+}
+
+bool kg_reach_own(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count) {
+    return reach(g, roots, nroots, false, order, count);
+}
+
+/* Rebuild `order` (ascending) in `to` under map; entries of map already set are kept. bodies: they are
+ * rebuilt too. edit: see kg_edit, or NULL. */
 static kn_ref rebuild(kn_graph *to, const kn_graph *from, const kn_ref *order, uint32_t n, kn_ref *map,
-                      kg_edit_fn edit, void *user) {
+                      bool bodies, kg_edit_fn edit, void *user) {
     kn_ref  few[32], *src = few, r = 0;
     size_t  cap = KN_COUNT(few);
     kn_ref *big = NULL;
@@ -60,7 +69,7 @@ static kn_ref rebuild(kn_graph *to, const kn_graph *from, const kn_ref *order, u
             cap = big_cap;
         }
         for (uint32_t j = 0; j < k; j++) {
-            src[j] = map[old[j]];
+            src[j] = !j && !bodies && kn_calls(kg_op(from, id)) ? old[j] : map[old[j]];
             same   = same && src[j] == old[j];
         }
         r = same ? id : to == from ? kg_with_src(to, id, src, k) : kg_import(to, from, id, src, k);
@@ -89,13 +98,13 @@ kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref 
         count++;
         if (map[id]) continue;
         const kn_ref *src = kg_src(g, id);
-        for (uint32_t k = kg_nsrc(g, id); k-- > 0;) mark[src[k]] = 1;
+        for (uint32_t k = kn_calls(kg_op(g, id)); k < kg_nsrc(g, id); k++) mark[src[k]] = 1;
     }
     if (!(order = kn_realloc(g->alloc, NULL, 0, count * sizeof *order))) goto oom;
     uint32_t at = 0;
     for (kn_ref id = 1; id <= root; id++)
         if (mark[id]) order[at++] = id;
-    r = rebuild(g, g, order, count, map, NULL, NULL);
+    r = rebuild(g, g, order, count, map, false, NULL, NULL);
     goto done;
 oom:
     kn_oom(&g->fault);
@@ -113,7 +122,7 @@ static kn_ref again(kn_graph *to, const kn_graph *from, kn_ref root, kg_edit_fn 
     if (!root) return 0;
     if (!kg_reach(from, &root, 1, &order, &count)) return kn_oom(&to->fault), 0;
     kn_ref *map = kn_zalloc(to->alloc, ((size_t)root + 1) * sizeof *map);
-    if (map) r = rebuild(to, from, order, count, map, edit, user);
+    if (map) r = rebuild(to, from, order, count, map, true, edit, user);
     else kn_oom(&to->fault);
     kn_free(to->alloc, map, ((size_t)root + 1) * sizeof *map);
     kn_free(from->alloc, order, count * sizeof *order);

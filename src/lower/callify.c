@@ -73,6 +73,14 @@ static int64_t image_dim(const kl_copy *c, kn_ref d) {
     return m && kg_op(c->p->g, m) == KN_OP_CONST ? kg_const_int(c->p->g, m) : -(int64_t)m;
 }
 
+static bool slot_room(kl_copy *c, int64_t slot) {
+    kl_program *p = c->p;
+    if (slot < 0 || slot > 4095) return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095");
+    if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) return kn_oom(c->f);
+    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){.dtype = KN_U8};
+    return true;
+}
+
 /* A PARAM of the text form, flat as buffers are. */
 static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
     kl_program    *p    = c->p;
@@ -81,10 +89,8 @@ static bool input_param(kl_copy *c, kn_ref n, kn_ref *out) {
     const int64_t *from = kg_shape(c->from, n, &rank);
     int64_t        dims[KN_MAX_RANK];
     kn_factors     count = {.fixed = 1};
-    if (slot < 0 || slot > 4095 || size == INT64_MAX)
-        return kn_fail(c->f, KN_ERR_ARG, "callify: PARAM slots are 0 to 4095, of a bounded size");
-    if (!KN_GROW(p->alloc, p->param, p->param_cap, (size_t)slot + 1)) return kn_oom(c->f);
-    for (; p->nparam <= (size_t)slot; p->nparam++) p->param[p->nparam] = (kl_param){.dtype = KN_U8};
+    if (size == INT64_MAX) return kn_fail(c->f, KN_ERR_ARG, "callify: a PARAM of a size without a bound");
+    if (!slot_room(c, slot)) return false;
     if (kg_is_variable(c->from, n)) {
         *out           = kg_copy(p->g, c->from, n);
         p->param[slot] = (kl_param){.size = 1, .dtype = dtype, .var = *out};
@@ -161,7 +167,7 @@ static kn_ref inline_element(kl_copy *c, kn_ref get) {
     uint32_t count;
     size_t   from_cap = 0, to_cap = 0;
     int      n = 0;
-    if (!kg_reach(g, &element, 1, &order, &count)) return kn_oom(c->f), 0;
+    if (!kg_reach_own(g, &element, 1, &order, &count)) return kn_oom(c->f), 0;
     for (uint32_t i = 0; i < count; i++) {
         bool own = kg_space(g, order[i]) == KN_REG || kg_is_variable(g, order[i]); /* a combine's, a size */
         if (kg_op(g, order[i]) != KN_OP_PARAM || own) continue;
@@ -344,6 +350,22 @@ done:
     return ok;
 }
 
+/* Inputs keep their slots, those too that no result needs. */
+static bool keep_slots(kl_copy *c, kn_ref root) {
+    kl_program *p = c->p;
+    kn_ref     *order;
+    uint32_t    count;
+    bool        ok = true;
+    if (!kg_reach_own(c->from, &root, 1, &order, &count)) return kn_oom(c->f);
+    for (uint32_t i = 0; i < count && ok; i++) {
+        kn_ref n = order[i];
+        if (kg_op(c->from, n) != KN_OP_PARAM || kg_space(c->from, n) == KN_REG) continue;
+        ok = slot_room(c, kg_field(c->from, n, KN_F_PARAM_slot));
+    }
+    kn_free(p->alloc, order, count * sizeof *order);
+    return ok;
+}
+
 bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int cap, int *nout, kn_fault *f) {
     kl_binding b = {0};
     kl_copy    c = {.from = g, .p = p, .b = &b, .text = true, .f = f};
@@ -354,7 +376,7 @@ bool kl_program_from(kl_program *p, kn_graph *g, kn_ref root, int *out_slot, int
     *nout         = 0;
     if (!(p->g = kg_new(p->alloc))) return kn_oom(f);
     callify_begins(p->g, g);
-    if (!copy_tree(&c, root, &image)) goto done;
+    if (!keep_slots(&c, root) || !copy_tree(&c, root, &image)) goto done;
     if (kg_op(p->g, image) == KN_OP_SINK) {
         p->root = image;
         ok      = true;

@@ -58,22 +58,6 @@ int corpus_each(const char *folder, void (*fn)(const corpus_program *p, void *us
 
 /* ---- programs -------------------------------------------------------------------------------------------------- */
 
-/* The nodes of the program itself, ascending; bodies of FUNCTIONs are theirs. */
-static kn_ref *own_nodes(const kn_graph *g, kn_ref root, uint32_t *count) {
-    kn_ref  *out  = calloc((size_t)root + 1, sizeof *out);
-    uint8_t *mark = calloc((size_t)root + 1, 1);
-    *count        = 0;
-    mark[root]    = 1;
-    for (kn_ref id = root; id > 0; id--) {
-        if (!mark[id]) continue;
-        for (uint32_t k = kg_op(g, id) == KN_OP_FUNCTION; k < kg_nsrc(g, id); k++) mark[kg_at(g, id, k)] = 1;
-    }
-    for (kn_ref id = 1; id <= root; id++)
-        if (mark[id]) out[(*count)++] = id;
-    free(mark);
-    return out;
-}
-
 static double dtype_tolerance(int dt) {
     switch (dt) {
     case KN_F64: return 1e-9;
@@ -85,17 +69,31 @@ static double dtype_tolerance(int dt) {
     }
 }
 
-bool corpus_open(const char *text, corpus_case *c, kn_fault *f) {
+static int64_t variable_at(const kn_graph *g, kn_ref var, unsigned point) {
+    int64_t lo = kg_min(g, var), hi = kg_max(g, var);
+    switch (point % 4) {
+    case 0: return (lo + hi) / 2;
+    case 1: return lo;
+    case 2: return hi;
+    default: return KN_MIN(lo + 1, hi);
+    }
+}
+
+bool corpus_open(const char *text, corpus_case *c, kn_fault *f) { return corpus_open_at(text, 0, c, f); }
+
+bool corpus_open_at(const char *text, unsigned point, corpus_case *c, kn_fault *f) {
     *c = (corpus_case){.g = kg_new(NULL)};
     if (!c->g) return kn_oom(f);
     if (!(c->root = kg_parse(c->g, text, strlen(text), f))) return false;
     uint32_t n;
-    kn_ref  *node = own_nodes(c->g, c->root, &n);
+    kn_ref  *node;
+    bool     symbolic = false;
+    if (!kg_reach_own(c->g, &c->root, 1, &node, &n)) return kn_oom(f);
     for (uint32_t i = 0; i < n; i++) {
         int dt = kg_dtype(c->g, node[i]);
         if (kn_is_float(dt)) c->tolerance = fmax(c->tolerance, dtype_tolerance(dt));
         if (kg_op(c->g, node[i]) != KN_OP_PARAM) continue;
-        int64_t k = kg_field(c->g, node[i], KN_F_PARAM_slot), size = kg_numel(c->g, node[i]);
+        int64_t k = kg_field(c->g, node[i], KN_F_PARAM_slot), size = kg_most(c->g, node[i]);
         if (k < 0 || k >= CORPUS_MAX || size < 0 || size > 1 << 22) {
             kn_fail(f, KN_ERR_ARG, "PARAM slot %lld is not fit for the corpus", (long long)k);
             break;
@@ -108,16 +106,30 @@ bool corpus_open(const char *text, corpus_case *c, kn_fault *f) {
         c->param[k] = node[i];
         c->slot[k]  = (kn_array){calloc((size_t)size + 1, (size_t)kn_dsize(dt)), size, dt};
         c->nslots   = KN_MAX(c->nslots, (int)k + 1);
-        kn_fill(c->slot[k].data, size, dt, KN_FILL_RAND, (uint64_t)k + 1);
+        if (kg_is_variable(c->g, node[i])) {
+            symbolic = true;
+            kn_store_scalar(c->slot[k].data, dt, (kn_scalar){.i = variable_at(c->g, node[i], point + (unsigned)k)});
+        } else {
+            kn_fill(c->slot[k].data, size, dt, KN_FILL_RAND, (uint64_t)k + 1);
+        }
     }
-    free(node);
+    kn_free(NULL, node, n * sizeof *node);
     for (int k = 0; k < c->nslots && !f->code; k++)
         if (!c->param[k]) kn_fail(f, KN_ERR_ARG, "PARAM slot %d is missing", k);
+    c->now      = c->g;
+    c->now_root = c->root;
+    if (symbolic && !f->code) {
+        c->now      = kg_new(NULL);
+        c->now_root = c->now ? kn_eval_special(c->now, c->g, c->root, c->slot, c->nslots) : 0;
+        if (!c->now_root) kn_fail(f, KN_ERR_ARG, "at its variables' values: %s", kg_fault(c->now)->text);
+    }
     return f->code == KN_OK;
 }
 
 void corpus_close(corpus_case *c) {
     for (int k = 0; k < CORPUS_MAX; k++) free(c->slot[k].data);
+    free(c->exact);
+    if (c->now != c->g) kg_free(c->now);
     kg_free(c->g);
 }
 
@@ -161,7 +173,7 @@ static bool is_short(const judge *j, kn_ref n) {
 }
 
 static bool is_exact(const judge *j, kn_ref n) {
-    const kn_graph *g  = j->c->g;
+    const kn_graph *g  = j->c->now;
     int             op = kg_op(g, n);
     if (!kn_is_float(kg_dtype(g, n))) return true; /* integers and bools: their float sources are judged apart */
     for (uint32_t k = 0; k < kg_nsrc(g, n); k++)
@@ -191,7 +203,7 @@ static bool is_exact(const judge *j, kn_ref n) {
 
 /* What is wrong with element i of node n, NULL if nothing. */
 static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
-    const kn_graph *g   = j->c->g;
+    const kn_graph *g   = j->c->now;
     const kn_value *of  = &j->value[n];
     const kn_ref   *src = kg_src(g, n);
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
@@ -230,28 +242,60 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
 }
 
 bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
+    kn_value value[CORPUS_MAX];
+    int      n;
+    bool     ok = corpus_judge(c, value, &n, why, cap);
+    for (int k = 0; k < n; k++) kn_value_free(NULL, &value[k]);
+    return ok;
+}
+
+/* The node that is the program's k-th value, 0 behind the last. */
+static kn_ref result_node(const kn_graph *g, kn_ref root, uint32_t k) {
+    int op = kg_op(g, root);
+    if (op != KN_OP_TUPLE && op != KN_OP_SINK) return k ? 0 : root;
+    if (k >= kg_nsrc(g, root)) return 0;
+    kn_ref x = kg_at(g, root, k);
+    return op == KN_OP_SINK ? kg_at(g, x, 1) : x;
+}
+
+static void take_results(const corpus_case *c, const kn_value *value, kn_value *result, int *n) {
+    for (*n = 0; *n < CORPUS_MAX; ++*n) {
+        kn_ref x = result_node(c->now, c->now_root, (uint32_t)*n);
+        if (!x) break;
+        size_t bytes = (size_t)value[x].numel * (size_t)kn_dsize(value[x].dtype);
+        result[*n]      = value[x];
+        result[*n].data = kn_realloc(NULL, NULL, 0, bytes + 1);
+        if (bytes) memcpy(result[*n].data, value[x].data, bytes);
+    }
+}
+
+bool corpus_judge(corpus_case *c, kn_value *result, int *nresult, char *why, size_t cap) {
+    kn_graph *g = c->now;
     uint32_t  n;
-    kn_ref   *node = own_nodes(c->g, c->root, &n), *src = calloc(n, sizeof *src);
-    kn_value *value = calloc((size_t)c->root + 1, sizeof *value), *out = calloc(n, sizeof *out);
-    uint8_t  *exact = calloc((size_t)c->root + 1, 1);
-    double   *rough = calloc((size_t)c->root + 1, sizeof *rough);
-    judge     j     = {c, value, exact, rough};
-    kn_fault  f     = {0};
-    int       count = 0, got;
-    bool      ok;
+    kn_ref   *node;
+    *nresult = 0;
+    if (!kg_reach_own(g, &c->now_root, 1, &node, &n)) return snprintf(why, cap, "out of memory"), false;
+    kn_ref   *src = calloc(n, sizeof *src);
+    kn_value *value = calloc((size_t)c->now_root + 1, sizeof *value), *out = calloc(n, sizeof *out);
+    double   *rough = calloc((size_t)c->now_root + 1, sizeof *rough);
+    c->exact        = calloc((size_t)c->now_root + 1, 1);
+    judge    j      = {c, value, c->exact, rough};
+    kn_fault f      = {0};
+    int      count = 0, got;
+    bool     ok;
     for (uint32_t i = 0; i < n; i++)
-        if (kg_dtype(c->g, node[i]) != KN_VOID) src[count++] = node[i];
+        if (kg_dtype(g, node[i]) != KN_VOID) src[count++] = node[i];
     got = count;
-    ok  = kn_eval(c->g, kg_list(c->g, KN_OP_TUPLE, src, count), c->slot, c->nslots, out, &got, NULL, &f);
-    if (!ok) snprintf(why, cap, "%s", f.text);
+    ok  = kn_eval(g, kg_list(g, KN_OP_TUPLE, src, count), c->slot, c->nslots, out, &got, NULL, &f);
+    if (!ok) snprintf(why, cap, "%s", f.text), *nresult = -1;
     for (int k = 0; ok && k < got; k++) value[src[k]] = out[k];
     for (uint32_t i = 0; ok && i < n; i++) {
-        int dt         = kg_dtype(c->g, node[i]);
-        exact[node[i]] = dt == KN_VOID || is_exact(&j, node[i]);
-        if (exact[node[i]]) continue;
+        int dt            = kg_dtype(g, node[i]);
+        c->exact[node[i]] = dt == KN_VOID || is_exact(&j, node[i]);
+        if (c->exact[node[i]]) continue;
         rough[node[i]] = dtype_tolerance(dt);
-        for (uint32_t k = 0; k < kg_nsrc(c->g, node[i]); k++)
-            rough[node[i]] = fmax(rough[node[i]], rough[kg_at(c->g, node[i], k)]);
+        for (uint32_t k = 0; k < kg_nsrc(g, node[i]); k++)
+            rough[node[i]] = fmax(rough[node[i]], rough[kg_at(g, node[i], k)]);
     }
     for (int k = 0; ok && k < got; k++)
         for (int64_t i = 0; ok && i < out[k].numel; i++) {
@@ -259,17 +303,17 @@ bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
             if (!what) continue;
             kn_str s;
             kn_str_init(&s, NULL);
-            kg_print_node(c->g, src[k], &s);
+            kg_print_node(g, src[k], &s);
             snprintf(why, cap, "%s: element %lld %s", kn_str_c(&s), (long long)i, what);
             kn_str_free(&s);
             ok = false;
         }
+    if (ok) take_results(c, value, result, nresult);
     for (int k = 0; k < got && !f.code; k++) kn_value_free(NULL, &out[k]);
-    free(node);
+    kn_free(NULL, node, n * sizeof *node);
     free(src);
     free(value);
     free(out);
-    free(exact);
     free(rough);
     return ok;
 }

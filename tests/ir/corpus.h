@@ -1,8 +1,8 @@
 /* corpus.h - the corpus of text programs: one set of programs for every engine.
  *
  * tests/ir/corpus/FILE.kn holds many programs, each below a line "--- name". hand_*.kn are written by hand; gen_*.kn
- * are what gen_corpus.c makes (test_ir_corpus --write). A program is a value, or a TUPLE of values, over PARAMs 0, 1,
- * ... */
+ * are what gen_corpus.c makes (test_ir_corpus --write). A program is a value, a TUPLE of values, or a SINK of STOREs
+ * into PARAMs, over PARAMs 0, 1, ...; a PARAM that is a variable has a value within its bounds. */
 #ifndef KN_CORPUS_H
 #define KN_CORPUS_H
 
@@ -21,6 +21,9 @@ typedef struct corpus_case {
     kn_ref    param[CORPUS_MAX];
     kn_array  slot[CORPUS_MAX];
     int       nslots;
+    kn_graph *now; /* the program with numbers for its variables; g and root where it has none */
+    kn_ref    now_root;
+    uint8_t  *exact; /* corpus_judge's, by node of now: every engine computes the same bits */
     double    tolerance; /* what two correct engines may differ by, relative to max(1, |value|) */
 } corpus_case;
 
@@ -29,11 +32,20 @@ typedef struct corpus_case {
 #define CORPUS_DIR KN_TEST_SOURCE "/tests/ir/corpus"
 int  corpus_each(const char *folder, void (*fn)(const corpus_program *p, void *user), void *user);
 bool corpus_open(const char *text, corpus_case *c, kn_fault *f);
+/* The same at other values of its variables: the least, the largest, and two between, by the last two bits of point. */
+bool corpus_open_at(const char *text, unsigned point, corpus_case *c, kn_fault *f);
 void corpus_close(corpus_case *c);
 
-/* Whether no value depends on rounding: no overflow, no division near zero, no comparison or conversion to an integer
- * that a last bit could flip. `why`, of `cap` bytes, says what is wrong. */
+/* The program's values, as the interpreter has them at tensor level: its root, the elements of its TUPLE, what its
+ * STOREs store; *n of them, at most CORPUS_MAX. False with `why`, of `cap` bytes: it does not run (*n is -1), or some
+ * value depends on rounding: an overflow, a division near zero, a comparison or conversion to an integer that a last bit could flip. */
+bool corpus_judge(corpus_case *c, kn_value *value, int *n, char *why, size_t cap);
+/* The same without the values. */
 bool corpus_conditioned(corpus_case *c, char *why, size_t cap);
+
+/* shake.c: the values again, after corpus_judge, with every float operation that engines may round in their own way off
+ * by some last bits, by chance. What differs much from the program's own values says nothing about an engine. */
+bool corpus_shaken(corpus_case *c, uint64_t seed, kn_value *value, int *n, kn_fault *f);
 
 /* The same over the programs of one file's text, which is cut up. */
 int corpus_each_in(const char *file, char *text, void (*fn)(const corpus_program *p, void *user), void *user);
