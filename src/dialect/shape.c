@@ -189,13 +189,15 @@ static bool dims_of(kn_graph *g, const kn_node *nd, kn_ref s, int64_t *shape, bo
     return true;
 }
 
+/* -1: not known. Where a dim is 0 it is, whatever the others are. */
 static int64_t product(const int64_t *shape) {
-    int64_t t = 1;
+    int64_t t        = 1;
+    bool    symbolic = false;
     for (int i = 1; i <= shape[0]; i++) {
-        if (shape[i] < 0) return -1;
-        t = kn_sat_mul(t, shape[i]);
+        symbolic |= shape[i] < 0;
+        t = kn_sat_mul(t, shape[i] < 0 ? 1 : shape[i]);
     }
-    return t;
+    return symbolic && t ? -1 : t;
 }
 
 static bool broadcast(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *out) {

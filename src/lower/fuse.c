@@ -390,7 +390,7 @@ static bool make_root(kl_fuse *z, kn_ref n) {
         int            around[KN_MAX_RANK];
         if (!kl_group_new(z, &group)) return false;
         for (int i = 0; i < rank; i++) {
-            if (dims[i] == 0) z->group[group].empty = true;
+            if (!kg_most_of(z->g, dims[i])) z->group[group].empty = true;
             if (dims[i] == 0 || dims[i] == 1) {
                 idx[i] = kg_idx(z->r, 0);
                 continue;

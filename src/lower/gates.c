@@ -380,6 +380,11 @@ static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref 
     kn_ref address = kg_index(g, kg_after(g, p, deps, nd), &where, 1);
     kn_ref added   = kg_op2(g, KN_OP_ADD, kg_load_gated(g, address, zero, gate), x);
     kn_ref body    = kg_end(g, kg_store(g, address, added, gate), carry.to, carry.n);
+    for (int i = 0; i < carry.n; i++) /* inside a loop that may not run nothing is sure to be cleared */
+        if (kg_min(g, kg_at(g, carry.to[i], 0)) < 1) {
+            body = kg_list(g, KN_OP_GROUP, (kn_ref[]){cleared, body}, 2);
+            break;
+        }
     return kg_end(g, body, outer, nouter);
 }
 

@@ -100,7 +100,9 @@ static bool after_stage(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn
     memcpy(slot, q->slot, sizeof slot);
     for (int k = 0; k < q->nout; k++) {
         const kl_param *p = &q->p.param[q->out[k]];
-        slot[q->out[k]]   = (kn_array){calloc((size_t)p->size + 1, (size_t)kn_dsize(p->dtype)), p->size, p->dtype};
+        size_t          bytes = ((size_t)p->size + 1) * (size_t)kn_dsize(p->dtype);
+        slot[q->out[k]]       = (kn_array){malloc(bytes), p->size, p->dtype};
+        memset(slot[q->out[k]].data, 0x5a, bytes);
     }
     bool ok = kn_eval(g, root, slot, (int)q->p.nparam, NULL, &none, &o, f);
     for (int k = 0; ok && k < q->nout; k++) ok = same_values(q, kn_stage_names[stage], k, slot[q->out[k]].data);
