@@ -129,12 +129,13 @@ static kn_ref in_shape(kl_grow *e, kn_ref reg, const kn_ref *deps, int n, const 
     return kg_reshape(e->g, kg_after(e->g, reg, deps, n), shape, rank);
 }
 
-/* The loops open in the values that s does not close itself: where its accumulators are set anew. */
+/* The loops open in the values, and in the bounds of the loops, that s does not close itself: where its accumulators are
+ * set anew. */
 static int open_loops(kl_grow *e, const kl_sum *s, kn_ref *open, int cap) {
     int n = 0;
-    for (int k = 0; k < s->n; k++) {
+    for (int k = 0; k < s->n + s->nloop; k++) {
         kn_ref r[64];
-        int    all = kg_ranges(e->g, s->x[k], r, KN_COUNT(r));
+        int    all = kg_ranges(e->g, k < s->n ? s->x[k] : s->loop[k - s->n], r, KN_COUNT(r));
         if (all > KN_COUNT(r)) return -1;
         for (int i = 0; i < all; i++) {
             bool known = false;
