@@ -116,6 +116,8 @@ static bool target_fits(const kn_origin *or, int target) {
                       : target == KN_AXIS_LOOP || target == KN_AXIS_THREAD || target == KN_AXIS_UPCAST;
 }
 
+static const char threads_outside[] = "threads share no loop inside a reduction";
+
 /* Why the SPLIT cannot be, or NULL. */
 static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     const kn_loop   *l  = &nest->loop[o->axis];
@@ -135,8 +137,10 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
         return "the bound of another loop of the reduction is read from it";
     if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
         return "a thread could read what another has yet to write";
-    for (int i = 0; i < nest->nloop && o->target == KN_AXIS_THREAD; i++)
+    for (int i = 0; i < nest->nloop && o->target == KN_AXIS_THREAD; i++) {
         if (nest->loop[i].type == KN_AXIS_THREAD) return "the kernel has a THREAD loop already";
+        if (i < o->axis && nest->origin[nest->loop[i].origin].reduce) return threads_outside;
+    }
     if (nest->nloop + 1 > KN_MAX_NEST) return "too many loops";
     bool whole = o->arg == l->extent && o->top;
     bool unrolls = ko_is_lane(o->target) || o->target == KN_AXIS_UNROLL;
@@ -234,6 +238,7 @@ static const char *order_fault(const kn_nest *nest) {
                 return "a prefix runs along the loop, so its parts keep their order";
             if (p->reduce && !q->reduce && (!x->carry || p->end != q->closer))
                 return needs_carry;
+            if (p->reduce && y->type == KN_AXIS_THREAD) return threads_outside;
         }
     return NULL;
 }

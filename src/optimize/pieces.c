@@ -155,7 +155,8 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         } else if (piece[k] == KO_MAIN) {
             base = kg_idx(g, o->front);
             if (!main_loops(s, v, origins[k], span.lo)) return false;
-            if (o->split && o->tail_kind != KN_TAIL_PEEL) gate = o->moving ? own : kg_idx(g, o->extent - o->back);
+            if (o->split && o->tail_kind != KN_TAIL_PEEL) /* what lies beyond is the lanes' rest */
+                gate = o->moving ? span.lo : kg_idx(g, o->extent - o->back);
         } else if (piece[k] == KO_TAIL && o->moving) {
             base = kg_op2(g, KN_OP_MAX, span.lo, kg_idx(g, 0));
             base = kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_IDIV, base, kg_idx(g, o->tail)), kg_idx(g, o->tail));

@@ -250,6 +250,16 @@ static kn_ref innermost_loop(const ko_state *s, kn_ref idx) {
     return best;
 }
 
+static bool reads_memory(ko_state *s, kn_ref x) {
+    kn_ref  *order;
+    uint32_t n;
+    bool     reads = false;
+    if (!kg_reach(s->g, &x, 1, &order, &n)) return kn_oom(s->f);
+    for (uint32_t i = 0; i < n; i++) reads |= kg_op(s->g, order[i]) == KN_OP_LOAD;
+    kn_free(kg_alloc(s->g), order, n * sizeof *order);
+    return reads;
+}
+
 static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
     kn_graph *g = s->g;
     kn_ref   *order;
@@ -263,7 +273,9 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
             kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
             if (!r) continue;
             kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, o->more));
-            ahead        = kg_substitute(g, idx, &r, &ahead, 1);
+            if (reads_memory(s, idx)) /* what it reads must be there */
+                ahead = kg_op2(g, KN_OP_MIN, ahead, kg_op2(g, KN_OP_ADD, kg_at(g, r, 0), kg_idx(g, -1)));
+            ahead = kg_substitute(g, idx, &r, &ahead, 1);
             kn_ref fetch = kg_list(g, KN_OP_PREFETCH, (kn_ref[]){kg_index(g, p, &ahead, 1)}, 1);
             now          = kg_load(g, kg_index(g, kg_after(g, p, &fetch, 1), &idx, 1));
         } else if (o->op == KN_OPT_STREAM && kg_op(g, l) == KN_OP_STORE && kg_op(g, at) == KN_OP_INDEX &&
