@@ -3,6 +3,7 @@
  *
  * `test_ir_options SEED [NAME]` runs other options, on programs whose name contains NAME, and shows what fails. */
 #include "check.h"
+#include "choose.h"
 #include "corpus.h"
 #include "device/cc.h"
 #include "lower/pipeline.h"
@@ -30,13 +31,6 @@ typedef struct batch {
     size_t      nkept, cap;
     int         programs, options, refused;
 } batch;
-
-static uint64_t draw(batch *b, uint64_t n) {
-    b->rng += UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t z = (b->rng ^ (b->rng >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z          = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return (z ^ (z >> 31)) % n;
-}
 
 static bool agrees(trial *t, const char *stage) {
     for (int k = 0; k < t->nwant; k++)
@@ -74,60 +68,8 @@ static bool interpret(trial *t, kn_stage stage, kn_fault *f) {
     return CHECK(!"the stage's graph runs");
 }
 
-/* Up to five options that the kernel's nest admits; CARRY and what it lets past counts for several. */
 static void choose(batch *b, trial *t, kl_kernel *k) {
-    static const int types[2][3] = {{KN_AXIS_LOOP, KN_AXIS_THREAD, KN_AXIS_UPCAST},
-                                    {KN_AXIS_REDUCE, KN_AXIS_GROUP_REDUCE, KN_AXIS_UNROLL}};
-    kn_nest          nest;
-    kn_fault         f = {0};
-    k->nopts           = 0;
-    if (!ko_nest(k->g, k->root, &nest, &f)) return;
-    int64_t tile = 1; /* elements of what is expanded, kept small */
-    for (int tries = (int)draw(b, 9); tries > 0 && nest.nloop && k->nopts < 5; tries--) {
-        int    axis = (int)draw(b, (uint64_t)nest.nloop);
-        static const kn_opt_op ops[] = {KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT,
-                                        KN_OPT_SWAP,  KN_OPT_PEEL,  KN_OPT_CARRY, KN_OPT_STAGE, KN_OPT_SWAP};
-        kn_opt o    = {.op = ops[draw(b, KN_COUNT(ops))], .axis = axis};
-        f           = (kn_fault){0};
-        if (o.op == KN_OPT_SWAP) {
-            o.arg = (int64_t)draw(b, (uint64_t)nest.nloop);
-        } else if (o.op == KN_OPT_PEEL) {
-            o.arg  = (int64_t)draw(b, 3);
-            o.more = (int64_t)draw(b, 3);
-        } else if (o.op == KN_OPT_CARRY) {
-            o.target = 1 + (int)draw(b, 2);
-            if (ko_edit(&nest, &o, &f)) { /* out, past some output loops */
-                k->opts[k->nopts++] = o;
-                for (int at = axis; at > 0 && draw(b, 4) && k->nopts < 5; at--) {
-                    kn_opt swap = {.op = KN_OPT_SWAP, .axis = at - 1, .arg = at};
-                    if (!ko_edit(&nest, &swap, &f)) break;
-                    k->opts[k->nopts++] = swap;
-                }
-            }
-            b->refused += f.code != KN_OK;
-            continue;
-        } else if (o.op == KN_OPT_STAGE) {
-            o.arg  = (int64_t)draw(b, KN_MAX(k->nargs, 1));
-            o.axis = (int)draw(b, (uint64_t)nest.nloop + 2) + KN_STAGE_GLOBAL;
-            o.more = (int64_t)draw(b, 4) * 16;
-        } else {
-            static const int64_t factors[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 33};
-            o.arg                          = factors[draw(b, KN_COUNT(factors))];
-            o.target                       = types[nest.origin[nest.loop[axis].origin].reduce][draw(b, 3)];
-            o.top                          = draw(b, 2);
-            o.tail                         = (kn_tail)draw(b, 3);
-            bool expands = o.target == KN_AXIS_UPCAST || o.target == KN_AXIS_GROUP_REDUCE || o.target == KN_AXIS_UNROLL;
-            if (expands && tile * o.arg > 128) continue;
-            if (ko_edit(&nest, &o, &f)) {
-                k->opts[k->nopts++] = o;
-                if (expands) tile *= o.arg;
-            }
-            b->refused += f.code != KN_OK;
-            continue;
-        }
-        if (ko_edit(&nest, &o, &f)) k->opts[k->nopts++] = o;
-        b->refused += f.code != KN_OK;
-    }
+    b->refused += choose_opts(k, &b->rng, 5);
     b->options += k->nopts;
     kn_str s;
     kn_str_init(&s, NULL);
