@@ -84,7 +84,8 @@ kn_ref soup_gather(soup *s, kn_ref x) {
     int     how = soup_take(s, 5);
     if (how < 2) return kg_index(s->g, x, (kn_ref[]){kg_cast(s->g, i, KN_INDEX)}, 1);
     if (how == 2 && soup_rank(s, x) > 1) { /* by two: numbers that go together */
-        kn_ref j = kg_cast(s->g, soup_op2(s, KN_OP_MOD, i, kg_int(s->g, soup_dtype(s, i), soup_dim(s, x, 1))), KN_INDEX);
+        kn_ref j = soup_op2(s, KN_OP_MOD, i, kg_int(s->g, soup_dtype(s, i), soup_dim(s, x, 1)));
+        j        = kg_cast(s->g, j, KN_INDEX);
         return kg_index(s->g, x, (kn_ref[]){kg_cast(s->g, i, KN_INDEX), j}, 2);
     }
     x         = kg_reshape(s->g, x, (int64_t[]){k, kg_numel(s->g, x) / k}, 2);

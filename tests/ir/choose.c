@@ -26,9 +26,9 @@ static kn_opt draw_split(const kn_nest *nest, int axis, uint64_t *state) {
 }
 
 static kn_opt draw_opt(const kl_kernel *k, const kn_nest *nest, uint64_t *state) {
-    static const kn_opt_op ops[] = {KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT,    KN_OPT_SPLIT, KN_OPT_SPLIT,
-                                    KN_OPT_SWAP,  KN_OPT_SWAP,  KN_OPT_PEEL,  KN_OPT_PREFETCH, KN_OPT_CARRY, KN_OPT_STAGE,
-                                    KN_OPT_STAGE, KN_OPT_STREAM};
+    static const kn_opt_op ops[] = {KN_OPT_SPLIT, KN_OPT_SPLIT,    KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT,
+                                    KN_OPT_SPLIT, KN_OPT_SWAP,     KN_OPT_SWAP,  KN_OPT_PEEL,  KN_OPT_STAGE,
+                                    KN_OPT_CARRY, KN_OPT_PREFETCH, KN_OPT_STAGE, KN_OPT_STREAM};
     int    axis = (int)choose_draw(state, (uint64_t)nest->nloop);
     kn_opt o    = {.op = ops[choose_draw(state, KN_COUNT(ops))], .axis = axis};
     switch (o.op) {
