@@ -122,14 +122,15 @@ static bool run_code(trial *t, kn_fault *f) {
         at += (k->source_len + GUARD - 1) / GUARD * GUARD;
     }
     clear_outputs(t);
-    for (size_t i = 0; i < t->p.nkernel; i++) {
-        const kl_kernel *k = &t->p.kernel[i];
+    for (size_t i = 0; i < t->p.ncall; i++) {
+        const kl_call   *c = &t->p.call[i];
+        const kl_kernel *k = &t->p.kernel[c->kernel];
         void            *bufs[SLOTS * 2];
         for (size_t a = 0; a < k->nargs && a < KN_COUNT(bufs); a++)
-            bufs[a] = k->arg[a].temp ? temp + t->p.temp[k->arg[a].id].offset : t->slot[k->arg[a].id].data;
+            bufs[a] = c->arg[a].temp ? temp + t->p.temp[c->arg[a].id].offset : t->slot[c->arg[a].id].data;
         int64_t half = k->chunks / 2;
-        fn[i](bufs, NULL, half, k->chunks);
-        if (half) fn[i](bufs, NULL, 0, half);
+        fn[c->kernel](bufs, NULL, half, k->chunks);
+        if (half) fn[c->kernel](bufs, NULL, 0, half);
     }
     free(temp);
     free(fn);

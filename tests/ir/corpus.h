@@ -38,7 +38,8 @@ void corpus_close(corpus_case *c);
 
 /* The program's values, as the interpreter has them at tensor level: its root, the elements of its TUPLE, what its
  * STOREs store; *n of them, at most CORPUS_MAX. False with `why`, of `cap` bytes: it does not run (*n is -1), or some
- * value depends on rounding: an overflow, a division near zero, a comparison or conversion to an integer that a last bit could flip. */
+ * value depends on rounding: an overflow, a division near zero, a comparison or conversion to an integer that a last
+ * bit could flip. */
 bool corpus_judge(corpus_case *c, kn_value *value, int *n, char *why, size_t cap);
 /* The same without the values. */
 bool corpus_conditioned(corpus_case *c, char *why, size_t cap);
