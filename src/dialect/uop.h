@@ -333,8 +333,8 @@ kn_ref kg_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op); /* the nod
 bool kg_reach(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count);
 /* The same without what only bodies below the roots have. */
 bool kg_reach_own(const kn_graph *g, const kn_ref *roots, int nroots, kn_ref **order, uint32_t *count);
-/* A copy of root in which each from[i] is replaced by to[i] (and what stands below from[i] is not visited). Bodies below
- * it stay as they are. */
+/* A copy of root in which each from[i] is replaced by to[i] (and what stands below from[i] is not visited). Bodies
+ * below it stay as they are. */
 kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n);
 /* root with every node below it, sources first, replaced by what edit() returns (0: it failed) for the node as it was
  * and as it is over its new sources. */

@@ -129,8 +129,8 @@ static kn_ref in_shape(kl_grow *e, kn_ref reg, const kn_ref *deps, int n, const 
     return kg_reshape(e->g, kg_after(e->g, reg, deps, n), shape, rank);
 }
 
-/* The loops open in the values, and in the bounds of the loops, that s does not close itself: where its accumulators are
- * set anew. */
+/* The loops open in the values, and in the bounds of the loops, that s does not close itself: where its accumulators
+ * are set anew. */
 static int open_loops(kl_grow *e, const kl_sum *s, kn_ref *open, int cap) {
     int n = 0;
     for (int k = 0; k < s->n + s->nloop; k++) {

@@ -144,7 +144,10 @@ static bool find_pairs(kl_merger *m) {
 
 /* ---- costs and legality -------------------------------------------------------------------------------------- */
 
-static int64_t extent_of(const kl_fuse *z, kn_ref range) { return kg_const_int(z->r, kg_at(z->r, range, 0)); }
+static kn_ref bound_of(const kl_fuse *z, kn_ref range) { return kg_at(z->r, range, 0); }
+
+/* The most iterations there can be. */
+static int64_t extent_of(const kl_fuse *z, kn_ref range) { return KN_MAX(kg_max(z->r, bound_of(z, range)), 1); }
 
 typedef struct kl_traffic { double first, again, once, written; } kl_traffic; /* once: of an outermost iteration */
 
@@ -196,7 +199,7 @@ static const char *kept_apart(const kl_merger *m, int a, int b) {
     if (kl_group_before(z, a, b) || kl_group_before(z, b, a)) return "one waits for the other";
     for (int i = 0; i < ga->nrange; i++) {
         int64_t e = extent_of(z, ga->range[i]);
-        if (i < gb->nrange && e != extent_of(z, gb->range[i])) return "their outer loops differ";
+        if (i < gb->nrange && bound_of(z, ga->range[i]) != bound_of(z, gb->range[i])) return "their outer loops differ";
         if (i < gb->nrange) common *= e;
         else inner *= e;
     }

@@ -47,9 +47,9 @@ kn_ref soup_number(soup *s, int dt, double v) {
 }
 
 kn_ref soup_param(soup *s, int dt, const int64_t *d, int rank) {
-    int64_t top = s->depth ? SOUP_PARAMS : SOUP_OUTSIDE + SOUP_PARAMS; /* then slots and shapes of old ones, if they fit */
-    if (s->slots >= top) return kg_expand(s->g, kg_reshape(s->g, soup_number(s, dt, 1), (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1},
-                                                           rank), d, rank);
+    static const int64_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (s->slots >= (s->depth ? 0 : SOUP_OUTSIDE) + SOUP_PARAMS) /* enough of them */
+        return kg_expand(s->g, kg_reshape(s->g, soup_number(s, dt, 1), ones, rank), d, rank);
     return kg_param(s->g, s->slots++, dt, d, rank);
 }
 
