@@ -112,6 +112,8 @@ bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *
     case KN_OP_ALLREDUCE: p->device = (uint32_t)w[KN_F_ALLREDUCE_devices]; break;
     default: break;
     }
+    g->placed |= p->device != 0;
+    if (!g->placed) return true;
     if (p->device) return place_given(g, nd, p);
     if (nd->op == KN_OP_GETTUPLE && kg_dtype(g, src[0]) == KN_VOID && kg_op(g, src[0]) != KN_OP_REDUCE) {
         kn_ref         t = kg_op(g, src[0]) == KN_OP_TUPLE ? src[0] : kg_at(g, src[0], 0);

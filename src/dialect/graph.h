@@ -47,6 +47,7 @@ struct kn_graph {
     kn_ref         *ranges; /* bit - 1 -> RANGE */
     size_t          ranges_cap, ranges_n;
     kn_arena        arena;
+    bool            placed; /* some node names a device */
     kn_why         *why;   /* NULL: nobody asks where nodes come from */
     uint32_t       *cause; /* per node */
     size_t          cause_cap;

@@ -137,7 +137,7 @@ static uint32_t fold_hash(uint64_t h) {
 
 static bool table_room(kn_table *t, const kn_alloc *a) {
     if (2 * (t->used + 1) <= t->cap) return true;
-    size_t    cap  = t->cap ? t->cap * 2 : 64;
+    size_t    cap  = t->cap ? t->cap * 2 : 256;
     uint64_t *slot = kn_zalloc(a, cap * sizeof *slot);
     if (!slot) return false;
     for (size_t i = 0; i < t->cap; i++) {
@@ -161,6 +161,23 @@ static void table_put(kn_table *t, uint32_t hash, uint32_t id) {
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
 
+static bool push_chunk(kn_graph *g) {
+    if (g->count < g->chunks * KN_CHUNK) return true;
+    if (!KN_GROW(g->alloc, g->at.chunk, g->chunk_cap, g->chunks + 1u) ||
+        !KN_GROW(g->alloc, g->prop, g->prop_cap, g->chunks + 1u))
+        return false;
+    kn_node *c = kn_realloc(g->alloc, NULL, 0, KN_CHUNK * sizeof *c);
+    kn_prop *p = kn_realloc(g->alloc, NULL, 0, KN_CHUNK * sizeof *p);
+    if (!c || !p) {
+        kn_free(g->alloc, c, KN_CHUNK * sizeof *c);
+        kn_free(g->alloc, p, KN_CHUNK * sizeof *p);
+        return false;
+    }
+    g->at.chunk[g->chunks] = c;
+    g->prop[g->chunks++]   = p;
+    return true;
+}
+
 kn_graph *kg_new(const kn_alloc *a) {
     kn_graph *g = kn_zalloc(a, sizeof *g);
     if (!g) return NULL;
@@ -168,20 +185,14 @@ kn_graph *kg_new(const kn_alloc *a) {
     kn_arena_init(&g->arena, a);
     g->words_n = g->strs_n = 1; /* id 0 means none */
     static const int64_t scalar[1] = {0};
-    if (!KN_GROW(a, g->at.chunk, g->chunk_cap, 8) || !KN_GROW(a, g->prop, g->prop_cap, 8)) goto fail;
-    if (!(g->at.chunk[0] = kn_zalloc(a, KN_CHUNK * sizeof(kn_node)))) goto fail;
-    if (!(g->prop[0] = kn_zalloc(a, KN_CHUNK * sizeof(kn_prop)))) {
-        kn_free(a, g->at.chunk[0], KN_CHUNK * sizeof(kn_node));
-        goto fail;
+    if (!push_chunk(g)) {
+        kg_free(g);
+        return NULL;
     }
-    g->chunks         = 1;
-    g->count          = 1; /* node 0: INVALID, zeroed */
-    g->prop[0][0].shape = scalar;
-    g->prop[0][0].axis  = -1;
+    g->count          = 1;
+    g->at.chunk[0][0] = (kn_node){0}; /* node 0: INVALID */
+    g->prop[0][0]     = (kn_prop){.shape = scalar, .axis = -1};
     return g;
-fail:
-    kg_free(g);
-    return NULL;
 }
 
 void kg_free(kn_graph *g) {
@@ -301,23 +312,6 @@ static bool same_node(const kn_graph *g, kn_ref id, const kn_node *nd, const kn_
            (!nd->nsrc || !memcmp(kg_src(g, id), src, nd->nsrc * sizeof *src));
 }
 
-static bool push_chunk(kn_graph *g) {
-    if (g->count < g->chunks * KN_CHUNK) return true;
-    if (!KN_GROW(g->alloc, g->at.chunk, g->chunk_cap, g->chunks + 1u) ||
-        !KN_GROW(g->alloc, g->prop, g->prop_cap, g->chunks + 1u))
-        return false;
-    kn_node *c = kn_zalloc(g->alloc, KN_CHUNK * sizeof *c);
-    kn_prop *p = kn_zalloc(g->alloc, KN_CHUNK * sizeof *p);
-    if (!c || !p) {
-        kn_free(g->alloc, c, KN_CHUNK * sizeof *c);
-        kn_free(g->alloc, p, KN_CHUNK * sizeof *p);
-        return false;
-    }
-    g->at.chunk[g->chunks]  = c;
-    g->prop[g->chunks++] = p;
-    return true;
-}
-
 kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, const kn_ref *src, uint32_t nsrc) {
     for (uint32_t i = 0; i < nsrc; i++)
         if (!src[i]) return 0;
@@ -346,9 +340,14 @@ kn_ref kg_make_tag(kn_graph *g, int op, int dtype, uint16_t tag, uint64_t arg, c
     if (!kg_infer_dtype(g, &nd, src, dtype, &dt)) return 0;
     nd.dtype = (uint8_t)dt;
     if (!kg_infer_shape(g, &nd, src, shape)) return 0;
-    uint64_t sid = kg_intern_words(g, shape, (int)shape[0] + 1);
-    if (!sid) return 0;
-    p.shape = g->at.words[sid];
+    const int64_t *like = nsrc ? kg_prop(g, src[0])->shape : NULL;
+    if (like && like[0] == shape[0] && !memcmp(like, shape, ((size_t)shape[0] + 1) * sizeof *shape)) {
+        p.shape = like;
+    } else {
+        uint64_t sid = kg_intern_words(g, shape, (int)shape[0] + 1);
+        if (!sid) return 0;
+        p.shape = g->at.words[sid];
+    }
     if (!kg_infer_place(g, &nd, src, &p)) return 0;
     if (nsrc > 4) {
         if (!(nd.s.run = kn_arena_copy(&g->arena, src, nsrc * sizeof *src))) goto oom;

@@ -168,8 +168,9 @@ static void measure(kl_fuse *z) {
 /* ---- deciding ------------------------------------------------------------------------------------------------ */
 
 static bool reduced_along(const kl_fuse *z, kn_ref idx) {
-    for (size_t r = 0; r < z->nrange; r++)
-        if (z->range[r].reduce && kg_depends(z->r, idx, z->range[r].node)) return true;
+    kn_ref r[64];
+    for (int k = KN_MIN(kg_ranges(z->r, idx, r, KN_COUNT(r)), KN_COUNT(r)); k-- > 0;)
+        if (z->range[kg_field(z->r, r[k], KN_F_RANGE_id)].reduce) return true;
     return false;
 }
 

@@ -10,12 +10,11 @@
  * of most. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct kl_item {
     kn_ref   node;
-    uint32_t key;  /* position among the items of its loop */
+    bool     last; /* it stands behind the other items of its loop */
     int      loop; /* the loop it stands in, -1 outermost */
     int      opens; /* the loop it stands for, -1 none */
 } kl_item;
@@ -52,10 +51,23 @@ static int innermost(const kn_graph *g, kn_ref n, const kl_loop *loop, const int
     return best;
 }
 
-static int by_place(const void *a, const void *b) {
-    const kl_item *x = a, *y = b;
-    if (x->loop != y->loop) return x->loop < y->loop ? -1 : 1;
-    return x->key < y->key ? -1 : x->key > y->key;
+static int place_of(const kl_item *x) { return 2 * (x->loop + 1) + x->last; }
+
+/* The items by loops, those that come last behind the others, else in the order they have. start[l + 1]: the first of
+ * loop l. */
+static bool sort_items(const kn_alloc *a, kl_item *item, uint32_t count, int nloop, int *start) {
+    size_t    places = 2 * ((size_t)nloop + 1) + 1;
+    uint32_t *at     = kn_zalloc(a, places * sizeof *at);
+    kl_item  *to     = kn_realloc(a, NULL, 0, (count + 1) * sizeof *to);
+    bool      ok     = at && to;
+    for (uint32_t i = 0; i < count && ok; i++) at[place_of(&item[i]) + 1]++;
+    for (size_t p = 1; p < places && ok; p++) at[p] += at[p - 1];
+    for (int l = -1; l < nloop && ok; l++) start[l + 1] = (int)at[2 * (l + 1)];
+    for (uint32_t i = 0; i < count && ok; i++) to[at[place_of(&item[i])]++] = item[i];
+    if (ok) memcpy(item, to, count * sizeof *to);
+    kn_free(a, to, (count + 1) * sizeof *to);
+    kn_free(a, at, places * sizeof *at);
+    return ok;
 }
 
 static kn_ref behind(const kn_graph *g, kn_ref at) {
@@ -252,17 +264,15 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
         kn_ref x  = order[i];
         int    op = kg_op(g, x), rank0 = op == KN_OP_RANGE && kg_field(g, x, KN_F_RANGE_rank) == 0;
         if (op == KN_OP_SINK || rank0) continue;
-        kl_item it = {x, x, innermost(g, x, loop, of_range, -1), -1};
+        kl_item it = {x, false, innermost(g, x, loop, of_range, -1), -1};
         if (op == KN_OP_END) it.opens = of_range[kg_at(g, x, 1)];
         bool writes = op == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL && read[reached(g, x)];
-        if ((writes || op == KN_OP_GROUP) && !awaited[x]) it.key += kg_count(g);
+        it.last = (writes || op == KN_OP_GROUP) && !awaited[x];
         item[count++] = it;
     }
-    qsort(item, count, sizeof *item, by_place);
-    /* start[l + 1]: the first item of loop l. */
-    for (int l = -1, i = 0; l < nloop; l++) {
-        start[l + 1] = i;
-        while (i < (int)count && item[i].loop == l) i++;
+    if (!sort_items(p->alloc, item, count, nloop, start)) {
+        kn_oom(f);
+        goto done;
     }
     int top = 0, m = 0;
     stack[top].at     = start[0];

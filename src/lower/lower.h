@@ -59,9 +59,9 @@ typedef struct kl_call { /* a kernel run once */
 typedef struct kl_temp {
     int64_t size; /* elements */
     int     dtype;
-    int64_t offset;      /* Plan's: bytes into the schedule's one block of temporary memory */
-    int     first, last; /* calls between which it is live */
-    bool    kept;        /* holds good until what it was computed of is written again */
+    int64_t offset; /* Plan's: bytes into the schedule's one block of temporary memory */
+    int     last;   /* the last call that has it */
+    bool    kept;   /* holds good until what it was computed of is written again */
 } kl_temp;
 
 typedef struct kl_param {
