@@ -11,12 +11,16 @@
 
 #include <string.h>
 
+enum { LANE_IDS = 16 };
+
 typedef struct kl_grow {
     kn_graph *g;
     kn_ref   *map, *order; /* order: the kernel's nodes before, ascending */
     uint32_t  count;
     int       rank; /* of every value that any expanded range reaches */
     int64_t   next_reg, next_id; /* a BUFFER of any space, a RANGE */
+    kn_ref    lane[LANE_IDS]; /* leaves that were made */
+    int       nlane;
 } kl_grow;
 
 static int type_of(const kn_graph *g, kn_ref range) { return (int)kg_field(g, range, KN_F_RANGE_type); }
@@ -408,13 +412,27 @@ static kn_ref expand_end(kl_grow *e, kn_ref n) {
     return body;
 }
 
+/* The leaf of an expanded range. Those of one length along one axis hold the same numbers: they are one leaf, so that
+ * what two loops load alike is loaded once where the loops become one. */
+static kn_ref lane_leaf(kl_grow *e, kn_ref range) {
+    kn_graph *g    = e->g;
+    int64_t   size = kg_const_int(g, kg_at(g, range, 0));
+    for (int i = 0; i < e->nlane; i++)
+        if (kg_at(g, e->lane[i], 0) == kg_at(g, range, 0) && type_of(g, e->lane[i]) == type_of(g, range) &&
+            kg_field(g, e->lane[i], KN_F_RANGE_axis) == kg_field(g, range, KN_F_RANGE_axis))
+            return e->lane[i];
+    kn_ref leaf = kg_iota(g, size, kg_field(g, range, KN_F_RANGE_id), type_of(g, range), e->rank,
+                          (int)kg_field(g, range, KN_F_RANGE_axis));
+    if (leaf && e->nlane < LANE_IDS) e->lane[e->nlane++] = leaf;
+    return leaf;
+}
+
 static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
     kn_graph *g = e->g;
     switch (kg_op(g, n)) {
     case KN_OP_RANGE:
         if (ko_is_lane(type_of(g, n)) && kg_field(g, n, KN_F_RANGE_rank) == 0)
-            return kg_iota(g, kg_const_int(g, kg_at(g, n, 0)), kg_field(g, n, KN_F_RANGE_id), type_of(g, n), e->rank,
-                           (int)kg_field(g, n, KN_F_RANGE_axis));
+            return lane_leaf(e, n);
         return kg_with_src(g, n, src, k);
     case KN_OP_REDUCE:
         if (kg_is_prefix(g, n)) return expand_prefix(e, n);
@@ -460,5 +478,5 @@ done:
     kn_free(p->alloc, e.map, size * sizeof *e.map);
     kn_free(p->alloc, src, cap * sizeof *src);
     kn_free(p->alloc, order, n * sizeof *order);
-    return ok && kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_lanes, f);
+    return ok && kl_share_sums(p, k, f) && kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_lanes, f);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 static uint64_t steps;
+static int      loops, loads; /* of the graph that was run: ENDs, loads of PARAMs */
 static kn_stage counted = KN_STAGE_RANGEIFY; /* the stage whose graph is run */
 
 static bool count(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault *f) {
@@ -16,6 +17,16 @@ static bool count(void *user, kn_stage stage, kn_graph *g, kn_ref root, kn_fault
     if (stage != counted) return true;
     kn_array     slot[8];
     kn_eval_opts o    = {0};
+    kn_ref      *order;
+    uint32_t     n;
+    if (!kg_reach(g, &root, 1, &order, &n)) return false;
+    loops = loads = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref at = kg_op(g, order[i]) == KN_OP_LOAD ? kg_at(g, order[i], 0) : 0;
+        loops += kg_op(g, order[i]) == KN_OP_END;
+        loads += at && kg_op(g, at) == KN_OP_INDEX && kg_op(g, kg_at(g, at, 0)) == KN_OP_PARAM;
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
     int          none = 0;
     for (size_t k = 0; k < p->nparam; k++)
         slot[k] = (kn_array){calloc((size_t)p->param[k].size + 1, (size_t)kn_dsize(p->param[k].dtype)),
@@ -157,6 +168,31 @@ static void test_tails(void) {
     counted = KN_STAGE_RANGEIFY;
 }
 
+/* Sums over the same elements walk them once, whatever each makes of them; one that needs the other's result does not
+ * join it. */
+static void test_shared_sums(void) {
+    static const char one[]  = "%%x = PARAM {slot=0} [8, %2$d]\n"
+                               "%%1 = REDUCE {op=ADD, axes=(1)} %%x\n%1$.0d";
+    static const char both[] = "%%x = PARAM {slot=0} [8, %2$d]\n"
+                               "%%1 = DIV (REDUCE {op=ADD, axes=(1)} %%x) (REDUCE {op=ADD, axes=(1)} (MUL %%x %%x))\n"
+                               "%1$.0d";
+    static const char twice[] = "%%x = PARAM {slot=0} [8, %2$d]\n"
+                                "%%m = REDUCE {op=ADD, axes=(1)} %%x\n"
+                                "%%1 = REDUCE {op=MAX, axes=(1)} (MUL %%x %%m)\n%1$.0d";
+    counted                  = KN_STAGE_EXPAND;
+    for (int size = 0; size < 3; size++) {
+        static const int n[]  = {67, 670, 6700};
+        CHECK(steps_of(one, 0, n[size]) > 0);
+        int once[2] = {loops - 1, loads}; /* without the loop of the rows */
+        CHECK(steps_of(both, 0, n[size]) > 0);
+        CHECK_EQ(loops - 1, once[0]);
+        CHECK_EQ(loads, once[1]);
+        CHECK(steps_of(twice, 0, n[size]) > 0);
+        CHECK_EQ(loops - 1, 2 * once[0]);
+    }
+    counted = KN_STAGE_RANGEIFY;
+}
+
 /* What a run counts of its stages: nodes hand over, firings add up, groups take time, a rule can be forbidden. */
 static void test_stage_counts(void) {
     static const char text[] = "%x = PARAM {slot=0} [6, 100]\n"
@@ -213,6 +249,7 @@ int main(void) {
     RUN(test_arange);
     RUN(test_scans);
     RUN(test_tails);
+    RUN(test_shared_sums);
     RUN(test_stage_counts);
     return check_result();
 }
