@@ -63,14 +63,16 @@ static bool unrolled(kl_grow *e, const kl_sum *s, kn_ref *acc, bool empty) {
     return true;
 }
 
-/* Whether a loop runs inside x that depends on the range: its copies would need loops and accumulators of their own. */
-static bool holds_loop(kl_grow *e, kn_ref x, kn_ref range, bool *holds) {
+/* Whether a loop runs inside x, or a stage is filled, that depends on the range: its copies would need loops,
+ * accumulators and stages of their own. */
+static bool holds_effect(kl_grow *e, kn_ref x, kn_ref range, bool *holds) {
     kn_ref  *order;
     uint32_t n;
     *holds = false;
     if (!kg_reach(e->g, &x, 1, &order, &n)) return kn_oom(kg_fault(e->g));
     for (uint32_t i = 0; i < n && !*holds; i++)
-        *holds = kg_op(e->g, order[i]) == KN_OP_END && kg_depends(e->g, order[i], range);
+        *holds = (kg_op(e->g, order[i]) == KN_OP_END || kg_op(e->g, order[i]) == KN_OP_STORE) &&
+                 kg_depends(e->g, order[i], range);
     kn_free(kg_alloc(e->g), order, n * sizeof *order);
     return true;
 }
@@ -302,7 +304,7 @@ static bool take_loop(kl_grow *e, kl_sum *s, kn_ref r) {
     }
     bool holds = false, one;
     for (int k = 0; k < s->n; k++) {
-        if (!holds_loop(e, s->x[k], r, &one)) return false;
+        if (!holds_effect(e, s->x[k], r, &one)) return false;
         holds |= one;
     }
     if (!holds) {

@@ -111,6 +111,21 @@ static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, bool glob
     return true;
 }
 
+/* A kernel of its own has the PARAM and nothing else: no other array, no stage, no variable. */
+static bool reads_alone(ko_state *s, kn_ref x, int64_t slot) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  n;
+    bool      alone = true;
+    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(s->f);
+    for (uint32_t i = 0; i < n && alone; i++) {
+        int op = kg_op(g, order[i]);
+        alone  = op == KN_OP_PARAM ? kg_field(g, order[i], KN_F_PARAM_slot) == slot : op != KN_OP_BUFFER;
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return alone;
+}
+
 /* The copy becomes a kernel before this one. */
 static bool add_panel(ko_state *s, ko_copy *c, int64_t source, int64_t size) {
     if (s->panels->n == KN_MAX_STAGES) return false;
@@ -145,6 +160,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
             in[at] = open[i];
             for (; at > 0 && !lane && ko_place(s, in[at - 1]) > place; at--) in[at] = in[at - 1], in[at - 1] = open[i];
         }
+    if (global && !reads_alone(s, value, o->arg)) return 0;
     if (!n || (o->axis == KN_STAGE_SUM && (!sums || n < 2))) return 0;
     for (int i = 1; i < n && o->naxes; i++) /* stable, by the order that was asked for */
         for (int k = i; k > 0 && stage_order(o, ko_place(s, in[k - 1])) > stage_order(o, ko_place(s, in[k])); k--) {

@@ -270,17 +270,24 @@ static void run_campaign(const campaign *c) {
     munmap(a, sizeof *a);
 }
 
-/* What was found with options, as show() prints it: a comment has the lists. All targets run it. */
+/* What was found with options, as show() prints it: a comment has the lists. All targets run it, but where another
+ * comment says why they are refused. */
 static void one_found(const corpus_program *p, void *user) {
     trial_engine *e     = user;
-    const char   *lists = strstr(p->text, "# options ");
+    const char   *lists = strstr(p->text, "# options "), *refused = strstr(p->text, "# refused: ");
+    char          no[128] = "";
     trial_how     how[KN_COUNT(levels) + 1];
     int           n = 0;
     lists           = lists ? lists + strlen("# options ") : NULL;
     how[n++]        = (trial_how){.lists = lists, .stages = true};
     for (int k = 0; k < KN_COUNT(levels) && runs_code(); k++)
         how[n++] = (trial_how){.target = levels[k], .lists = lists, .stages = true};
-    for (e->point = 0; e->point < 4; e->point++) {
+    if (refused) {
+        snprintf(no, sizeof no, "%.*s", (int)strcspn(refused + 11, "\n"), refused + 11);
+        CHECK(trial_run(e, p->text, how, n) == TRIAL_FAILED);
+        if (!CHECK(strstr(e->why, no) != NULL)) fprintf(stderr, "%s: %s\n", p->name, e->why);
+    }
+    for (e->point = 0; e->point < 4 && !refused; e->point++) {
         if (CHECK(trial_run(e, p->text, how, n) == TRIAL_FINE)) continue;
         fprintf(stderr, "%s: %s, %s\n", p->name, e->how.target ? e->how.target : "c", e->why);
     }

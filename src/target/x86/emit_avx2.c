@@ -42,7 +42,7 @@ void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
-/* The low bytes of each lane, by one shuffle in each half of the register. */
+/* The low bytes of each lane, by one shuffle in each half of the register. d may be v0, and x v2. */
 void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to) {
     uint8_t pick[32];
     int     bytes = ea_full(w * from), ratio = from / to;
@@ -55,8 +55,8 @@ void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to) {
         kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 8));
         return;
     }
-    kx_put(e, kx_imm(kx_i3(KX_VEXTRACTI128, 0, e->v0, d, 0), 1));
-    kx_put(e, kx_i3(ratio == 4 ? KX_VPUNPCKLDQ : KX_VPUNPCKLWD, 16, d, d, e->v0));
+    kx_put(e, kx_imm(kx_i3(KX_VEXTRACTI128, 0, e->v2, d, 0), 1));
+    kx_put(e, kx_i3(ratio == 4 ? KX_VPUNPCKLDQ : KX_VPUNPCKLWD, 16, d, d, e->v2));
 }
 
 /* A mask of lanes of `from` bytes as one of lanes of `to`. */
