@@ -28,14 +28,32 @@ static uint32_t ev_inputs(const kn_graph *g, kn_ref n) {
     }
 }
 
+/* Whether items that stand side by side in a view do so in the storage below it. */
+static bool ev_side_by_side(const ev *e, const ev_cell *view) {
+    for (bool rows = true;; view = &e->cell[view->src[0]])
+        switch (view->op) {
+        case KN_OP_RESHAPE: rows = false; break; /* may join two rows */
+        case KN_OP_SHRINK:
+            if (!rows) return false;
+            break;
+        case KN_OP_PERMUTE: case KN_OP_FLIP: case KN_OP_EXPAND: return false;
+        case KN_OP_AFTER: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: break;
+        default: return true;
+        }
+}
+
 static ev_kind ev_classify(const ev *e, ev_cell *c) {
     const ev_cell *s0 = c->nsrc ? &e->cell[c->src[0]] : NULL;
     switch (c->op) {
+    case KN_OP_BITCAST:
+        if (kn_dsize(c->dtype) > kn_dsize(s0->dtype) && !ev_side_by_side(e, s0)) return EV_VALUE;
+        c->root = s0->root;
+        return (ev_kind)s0->kind;
     case KN_OP_PARAM: case KN_OP_BUFFER:
         c->root = (uint32_t)(c - e->cell);
         return EV_PLACE;
     case KN_OP_AFTER: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: case KN_OP_PERMUTE: case KN_OP_FLIP:
-    case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_SHRINK: case KN_OP_INDEX: case KN_OP_SLICE: case KN_OP_BITCAST:
+    case KN_OP_RESHAPE: case KN_OP_EXPAND: case KN_OP_SHRINK: case KN_OP_INDEX: case KN_OP_SLICE:
         c->root = s0->root;
         return (ev_kind)s0->kind;
     case KN_OP_STACK: /* addresses not yet read, all in one buffer */
