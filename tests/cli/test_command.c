@@ -54,6 +54,29 @@ static void test_bench(void) {
     CHECK(strstr(output, "{\"program\": \"chain1k\"") && strstr(output, "\"render\": "));
 }
 
+static double counted(const char *name) {
+    const char *at = strstr(output, name);
+    return CHECK(at != NULL) ? atof(at + strlen(name)) : 1e9;
+}
+
+/* What compiling may cost, in counts, which no machine changes; test_budgets.c has more of them. */
+static void test_bench_counts(void) {
+    static const struct {
+        const char *program;
+        double      kernels, distinct;
+    } most[] = {{"mlp", 3, 3}, {"conv", 49, 49}, {"resnet50", 70, 37}, {"chain100k", 100, 5}};
+    for (int i = 0; i < 4; i++) {
+        char line[100];
+        snprintf(line, sizeof line, "bench compile %s --runs 1 --json", most[i].program);
+        expect_koine(line, 0, most[i].program);
+        double distinct = counted("\"distinct\":"), kernels = counted("\"kernels\":");
+        CHECK(kernels <= most[i].kernels && distinct <= most[i].distinct);
+        CHECK(counted("\"sweeps\":") <= 6);
+        CHECK(counted("\"nodes_out\":") <= 900 * distinct);
+        CHECK(counted("\"rewritten\":") <= 600 * distinct + counted("\"nodes\":"));
+    }
+}
+
 static void test_programs(void) {
     put("cli_a.kn", "%1 = PARAM {slot=0} [2, 3]\n%2 = PARAM {slot=1, dtype=i32} [3]\n"
                     "%3 = REDUCE {op=ADD, axes=(1)} (ADD %1 (CAST {f32} %2))\n");
@@ -126,6 +149,7 @@ int main(void) {
     RUN(test_help);
     RUN(test_usage);
     RUN(test_bench);
+    RUN(test_bench_counts);
     RUN(test_programs);
     return check_result();
 }
