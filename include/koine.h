@@ -502,6 +502,50 @@ KN_API kn_status kn_call(kn_jit *jit, int nin, kn_tensor *const in[], int nout, 
 KN_API kn_status kn_function(kn_context *kn, kn_fn fn, void *user, int nin, kn_tensor *const in[], int nout,
                              kn_tensor *out[]);
 
+/* ---- the host's own kernels and gradients ----------------------------------------------------------------------- */
+
+/* Memory of an argument or a result, row-major, of exactly these sizes. */
+typedef struct kn_custom_array {
+    void          *data; /* of an argument: not to be written */
+    kn_dtype       dtype;
+    int            rank;
+    const int64_t *dims;
+    int64_t        numel;
+} kn_custom_array;
+typedef struct kn_custom_args {
+    int                    nout, nin;
+    const kn_custom_array *out, *in; /* out: to be written in full; it holds anything before */
+} kn_custom_args;
+/* Results from arguments, and from nothing else: a value that was computed may be used again, one that nobody needs is
+ * not computed, and a captured step calls it at every replay. Called in the thread of the call that runs the program;
+ * it must not call into that context. Anything but KN_OK ends the run with that status. */
+typedef kn_status (*kn_custom_fn)(void *user, const kn_custom_args *args);
+typedef struct kn_custom_def {
+    kn_custom_fn run; /* NULL: the name stands for a gradient alone */
+    /* The gradients of the inputs, out[nin], built with the functions above from in[]: the inputs, the results, and the
+     * gradients of the results (zeros where nobody asked). out[k] may stay NULL: no gradient flows to input k. It is
+     * traced (kn_fn). NULL: a gradient through the function is KN_ERR_UNSUPPORTED; kn_detach stops it before. */
+    kn_fn  gradient;
+    void  *user; /* handed to both; must stay valid as long as the context */
+    size_t size; /* sizeof(kn_custom_def) */
+} kn_custom_def;
+/* Gives the context a function under a name, by which programs know it (CUSTOM_FUNCTION). A name that stands for
+ * something else already is KN_ERR_STATE. Contexts that share a runtime have names of their own. */
+KN_API kn_status kn_define(kn_context *kn, const char *name, const kn_custom_def *def);
+typedef struct kn_custom_type {
+    kn_dtype      dtype;
+    int           rank;
+    const kn_dim *dims; /* numbers; not NULL but for rank 0 */
+} kn_custom_type;
+/* out[nout] of the given types: the results of the function of that name, lazy as all tensors; a kernel of its own
+ * between those around it, on every device. Sizes are numbers above 0, of inputs too (KN_ERR_UNSUPPORTED). */
+KN_API kn_status kn_custom(kn_context *kn, const char *name, int nin, kn_tensor *const in[], int nout,
+                           const kn_custom_type type[], kn_tensor *out[]);
+/* out[k] is y[k], as it is, but for its gradient: that goes through the gradient of that name to in[], and not to what
+ * y was made of. So a function that is built of tensors gets a gradient of the host's own. */
+KN_API kn_status kn_custom_gradient(kn_context *kn, const char *name, int nin, kn_tensor *const in[], int nout,
+                                    kn_tensor *const y[], kn_tensor *out[]);
+
 #ifdef __cplusplus
 }
 

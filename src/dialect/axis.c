@@ -116,8 +116,9 @@ bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *
     if (!g->placed) return true;
     if (p->device) return place_given(g, nd, p);
     if (nd->op == KN_OP_GETTUPLE && kg_dtype(g, src[0]) == KN_VOID && kg_op(g, src[0]) != KN_OP_REDUCE) {
-        kn_ref         t = kg_op(g, src[0]) == KN_OP_TUPLE ? src[0] : kg_at(g, src[0], 0);
-        const kn_prop *e = kg_prop(g, kg_at(g, t, (uint32_t)nd->arg));
+        kn_ref t = kg_op(g, src[0]) == KN_OP_TUPLE ? src[0] : kg_at(g, src[0], 0);
+        t = kg_is_custom(g, src[0]) ? kg_custom_result(g, src[0], (int)nd->arg) : kg_at(g, t, (uint32_t)nd->arg);
+        const kn_prop *e = kg_prop(g, t);
         p->device        = e->device ? e->device : kg_device(g, src[0]);
         p->axis          = e->device ? e->axis : -1;
         return true;

@@ -85,6 +85,35 @@ kn_ref kg_flip(kn_graph *g, kn_ref x, const int64_t *flags, int rank) {
     return make_words(g, KN_OP_FLIP, flags, rank, &x, 1);
 }
 
+bool kg_custom_passes(const kn_graph *g, kn_ref call) {
+    kn_ref body = kg_at(g, call, 0);
+    return kg_nsrc(g, body) == 1 && kg_op(g, kg_at(g, body, 0)) == KN_OP_CONST;
+}
+
+int kg_custom_results(const kn_graph *g, kn_ref call) {
+    kn_ref body = kg_at(g, call, 0);
+    if (!kg_custom_passes(g, call)) return (int)kg_nsrc(g, body);
+    double n = kg_const_float(g, kg_at(g, body, 0));
+    return n >= 0 && n < kg_nsrc(g, call) ? (int)n : 0;
+}
+
+kn_ref kg_custom_result(const kn_graph *g, kn_ref call, int k) {
+    if (k < 0 || k >= kg_custom_results(g, call)) return 0;
+    return kg_custom_passes(g, call) ? kg_at(g, call, (uint32_t)k + 1) : kg_at(g, kg_at(g, call, 0), (uint32_t)k);
+}
+
+kn_ref kg_custom_call(kn_graph *g, const char *name, const kn_ref *types, int ntypes, const kn_ref *args, int nargs) {
+    uint32_t id    = kg_intern_str(g, name, strlen(name));
+    size_t   bytes = ((size_t)nargs + 1) * sizeof(kn_ref);
+    kn_ref  *src   = kn_realloc(kg_alloc(g), NULL, 0, bytes), r = 0;
+    if (!src) return kn_oom(kg_fault(g)), 0;
+    src[0] = id ? kg_make(g, KN_OP_CUSTOM_FUNCTION, 0, id, types, (uint32_t)ntypes) : 0;
+    for (int i = 0; i < nargs; i++) src[i + 1] = args[i];
+    r = kg_make(g, KN_OP_CALL, 0, 0, src, (uint32_t)nargs + 1);
+    kn_free(kg_alloc(g), src, bytes);
+    return r;
+}
+
 kn_ref kg_replicated(kn_graph *g, kn_ref x, const int64_t *axes, int naxes) {
     return make_words(g, KN_OP_REPLICATED, axes, naxes, &x, 1);
 }

@@ -596,7 +596,7 @@ bool kn_eval(kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_val
              kn_fault *f) {
     int       none = 0;
     ev_shared sh = {.limit = opts && opts->step_limit ? opts->step_limit : UINT64_MAX};
-    if (opts) sh.check = opts->check;
+    if (opts) sh.check = opts->check, sh.custom = opts->custom, sh.custom_user = opts->custom_user;
     if (!root) return kn_fail(f, KN_ERR_ARG, "eval: no program (a constructor failed)");
     bool ok = kn_ev_run(&sh, g, root, slots, nslots, out, nout ? nout : &none, f);
     if (!ok && nout) *nout = 0;

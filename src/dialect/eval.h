@@ -40,6 +40,8 @@ typedef struct kn_eval_opts {
     uint64_t steps;       /* out: node evaluations done */
     bool     check;       /* fail with KN_ERR_INTERNAL when a value leaves its node's bounds (kg_min, kg_max), or when
                              arithmetic of dtype index overflows */
+    kn_run_custom custom; /* runs a CUSTOM_FUNCTION; NULL: there are none */
+    void         *custom_user;
 } kn_eval_opts;
 
 /* Values: root's value, or each of a TUPLE's, into out[0..*nout) (cap in *nout on entry). Effects: *nout becomes 0. */

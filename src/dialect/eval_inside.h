@@ -1,5 +1,5 @@
-/* eval_inside.h - the inside of the interpreter, for eval.c (control), eval_group.c (threads), eval_ops.c and
- * eval_fold.c (data) only.
+/* eval_inside.h - the inside of the interpreter, for eval.c (control), eval_group.c (threads), eval_ops.c,
+ * eval_fold.c and eval_custom.c (data) only.
  *
  * An instance runs one body: the program's root, or the body of a CALL or FUNCTION with its arguments as slots. Every
  * node below the root has a cell, which keeps the node's last result and the moment it was computed. Time is counted by
@@ -75,7 +75,8 @@ typedef struct ev_frame {
 
 /* What the instances of one kn_eval share. */
 typedef struct ev_shared {
-    kn_eval_opts *opts;
+    kn_run_custom custom;
+    void         *custom_user;
     uint64_t      steps, limit;
     bool          check;
     ev_store     *globals; /* GLOBAL temporaries, by slot */
@@ -142,6 +143,8 @@ bool kn_ev_fold_result(ev *e, ev_cell *c, const ev_cell *reduce);
 void kn_ev_fold_free(ev *e, ev_cell *c);
 /* The value of a cell as a result of kn_eval. */
 bool kn_ev_export(ev *e, ev_cell *c, kn_value *out);
+/* The host's function into c->tuple (eval_custom.c). */
+bool kn_ev_custom(ev *e, ev_cell *c);
 /* Runs root as an instance of its own. */
 bool kn_ev_run(ev_shared *sh, kn_graph *g, kn_ref root, const kn_array *slots, int nslots, kn_value *out, int *nout,
                kn_fault *f);

@@ -678,7 +678,7 @@ static bool ev_argument(ev *e, const ev_cell *c, ev_cell *a, kn_array *out, kn_v
 static bool ev_call(ev *e, ev_cell *c) {
     kn_ref body = kg_at(e->g, c->id, 0);
     int    n = (int)c->nsrc - 1, count = kg_op(e->g, body) == KN_OP_TUPLE ? (int)kg_nsrc(e->g, body) : 0;
-    if (kg_op(e->g, body) == KN_OP_CUSTOM_FUNCTION) return ev_bad(e, c, KN_ERR_UNSUPPORTED, "a function of the device");
+    if (kg_op(e->g, body) == KN_OP_CUSTOM_FUNCTION) return kn_ev_custom(e, c);
     if (kg_op(e->g, body) == KN_OP_PROGRAM &&
         (!kg_nsrc(e->g, body) || kg_op(e->g, kg_at(e->g, body, 0)) != KN_OP_LINEAR))
         return ev_bad(e, c, KN_ERR_UNSUPPORTED, "a PROGRAM without its LINEAR");

@@ -54,11 +54,15 @@ const char *kg_combine_flaw(const kn_graph *g, const kn_fold_parts *p) {
     return flaw;
 }
 
-kn_ref kg_fold_param(kn_graph *g, int64_t slot, int dtype) {
-    kn_ref   s                 = kg_dims_node(g, NULL, 0);
+kn_ref kg_own_param(kn_graph *g, int64_t slot, int dtype, const int64_t *dims, int rank) {
+    kn_ref   s                 = kg_dims_node(g, dims, rank);
     int64_t  w[KN_PARAM_WORDS] = {slot, dtype, 0, KN_REG, 0, INT64_MIN, INT64_MAX};
     uint64_t arg               = kg_intern_words(g, w, KN_PARAM_WORDS);
     return arg ? kg_make(g, KN_OP_PARAM, 0, arg, &s, 1) : 0;
+}
+
+kn_ref kg_fold_param(kn_graph *g, int64_t slot, int dtype) {
+    return kg_own_param(g, slot, dtype, NULL, 0);
 }
 
 kn_ref kg_fold(kn_graph *g, kn_ref combine, const kn_ref *identity, const kn_ref *element, int n, const int64_t *axes,

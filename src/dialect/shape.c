@@ -118,9 +118,15 @@ bool kg_infer_dtype(kn_graph *g, const kn_node *nd, const kn_ref *src, int wante
     case DT_GETTUPLE: {
         kn_ref t = src[0];
         if (kg_op(g, t) == KN_OP_REDUCE && kg_dtype(g, t) == KN_VOID) t = kg_at(g, t, 0);
+        if (kg_is_custom(g, t)) {
+            t = nd->arg < INT32_MAX ? kg_custom_result(g, t, (int)nd->arg) : 0;
+            if (!t) return bad(g, KN_ERR_ARG, nd, "the function has no such result");
+            *dtype = kg_dtype(g, t);
+            return true;
+        }
         if (kg_op(g, t) != KN_OP_TUPLE) t = kg_nsrc(g, t) ? kg_at(g, t, 0) : t;
         if (kg_op(g, t) != KN_OP_TUPLE || (int64_t)nd->arg < 0 || (int64_t)nd->arg >= kg_nsrc(g, t))
-            return bad(g, KN_ERR_ARG, nd, "needs a TUPLE (or a FUNCTION or fold of one) with that element");
+            return bad(g, KN_ERR_ARG, nd, "needs a TUPLE (or a FUNCTION or fold of one, or a CALL) with that element");
         *dtype = kg_dtype(g, kg_at(g, t, (uint32_t)nd->arg));
         return true;
     }
@@ -477,7 +483,8 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
             return true;
         }
         kn_ref t = kg_op(g, src[0]) == KN_OP_TUPLE ? src[0] : kg_at(g, src[0], 0);
-        in       = kg_prop(g, kg_at(g, t, (uint32_t)nd->arg))->shape;
+        t        = kg_is_custom(g, src[0]) ? kg_custom_result(g, src[0], (int)nd->arg) : kg_at(g, t, (uint32_t)nd->arg);
+        in       = kg_prop(g, t)->shape;
         memcpy(out, in, (size_t)(in[0] + 1) * sizeof *out);
         return true;
     }

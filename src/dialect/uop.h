@@ -299,6 +299,8 @@ static inline bool kg_is_fold(const kn_graph *g, kn_ref n) {
 /* What is wrong with a combine, NULL if nothing: it is arithmetic over its 2n PARAMs and constants. */
 const char *kg_combine_flaw(const kn_graph *g, const kn_fold_parts *p);
 kn_ref kg_fold_param(kn_graph *g, int64_t slot, int dtype);
+/* A PARAM of space REG, which nothing around takes for its own. */
+kn_ref kg_own_param(kn_graph *g, int64_t slot, int dtype, const int64_t *dims, int rank);
 /* The fold of n elements over axes. */
 kn_ref kg_fold(kn_graph *g, kn_ref combine, const kn_ref *identity, const kn_ref *element, int n, const int64_t *axes,
                int naxes);
@@ -326,6 +328,21 @@ kn_ref kg_coll_allgather(kn_graph *g, kn_ref x, uint32_t devices);              
 kn_ref kg_coll_reduce_scatter(kn_graph *g, kn_ref x, uint32_t devices, int op); /* (s,), shared out; n divides s */
 kn_ref kg_coll_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op);      /* (s,), which all have */
 kn_ref kg_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op); /* the node, of any shape (sharding.rules) */
+
+/* ---- the host's functions ------------------------------------------------------------------------------------- */
+/* CALL(CUSTOM_FUNCTION{"name"}(types...), arguments...); type k is kg_own_param k, of dtype and shape of result k. */
+kn_ref kg_custom_call(kn_graph *g, const char *name, const kn_ref *types, int ntypes, const kn_ref *args, int nargs);
+/* n is the CALL of one. */
+static inline bool kg_is_custom(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_CALL && kg_op(g, kg_at(g, n, 0)) == KN_OP_CUSTOM_FUNCTION;
+}
+/* How many results a CALL of one has; what result k is like: the type, or, where the types are a number n and the
+ * results therefore the first n arguments (nothing runs; the gradient is the host's), argument k. */
+int    kg_custom_results(const kn_graph *g, kn_ref call);
+bool   kg_custom_passes(const kn_graph *g, kn_ref call);
+kn_ref kg_custom_result(const kn_graph *g, kn_ref call, int k); /* 0: there is none */
+/* Runs the function of that name; false with the fault set. */
+typedef bool (*kn_run_custom)(void *user, const char *name, const kn_custom_args *args, kn_fault *f);
 
 /* ---- walks (walk.c), explicit stacks only -------------------------------------------------------------------- */
 /* The nodes reachable from the roots, ascending ids. *order from the allocator, *count of them; kn_free(..., *count *

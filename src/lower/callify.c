@@ -132,7 +132,7 @@ static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
     kn_graph *g = c->from;
     kn_ref    buffer, param;
     int64_t   offset;
-    if (kg_op(g, n) == KN_OP_PARAM && kg_space(g, n) == KN_REG) return true; /* of a combine: copied */
+    if (kg_op(g, n) == KN_OP_PARAM && kg_space(g, n) == KN_REG) return true; /* something's own: copied */
     if (kg_op(g, n) == KN_OP_PARAM) {
         if (c->text) return input_param(c, n, out);
         if (kg_is_variable(g, n))
@@ -248,8 +248,10 @@ static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
         }
         uint32_t k = kg_nsrc(g, n);
         if (!KN_GROW(c->p->alloc, stack, cap, top + k + 1) || !KN_GROW(c->p->alloc, src, src_cap, k)) goto oom;
-        if (kg_op(g, n) == KN_OP_GETTUPLE && kg_op(g, kg_at(g, n, 0)) != KN_OP_REDUCE) {
-            kn_ref e = inline_element(c, n);
+        kn_ref tuple = kg_op(g, n) == KN_OP_GETTUPLE ? kg_at(g, n, 0) : 0;
+        bool   host  = tuple && kg_is_custom(g, tuple), passes = host && kg_custom_passes(g, tuple);
+        if (tuple && kg_op(g, tuple) != KN_OP_REDUCE && (!host || passes)) {
+            kn_ref e = passes ? kg_custom_result(g, tuple, (int)kg_node(g, n)->arg) : inline_element(c, n);
             if (!e || !map_room(c)) goto done;
             e = follow(c, e);
             if ((c->map[n] = c->map[e])) top--;

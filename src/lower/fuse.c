@@ -131,10 +131,11 @@ static void measure(kl_fuse *z) {
         kl_info *info = &z->info[n];
         int      op   = kg_op(z->g, n);
         double   size = (double)kg_most(z->g, n);
-        if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST) continue;
-        if (op == KN_OP_PARAM || op == KN_OP_LOAD) {
-            bool scalar = op == KN_OP_PARAM && kg_space(z->g, n) == KN_REG; /* of a combine */
-            info->work  = scalar ? 0 : read_back(z, n);
+        if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST || op == KN_OP_CUSTOM_FUNCTION) continue;
+        if (kg_is_custom(z->g, n)) continue;
+        if (op == KN_OP_PARAM || op == KN_OP_LOAD || kl_is_call_result(z->g, n)) {
+            bool own    = op == KN_OP_PARAM && kg_space(z->g, n) == KN_REG; /* of a combine */
+            info->work  = own ? 0 : read_back(z, n);
             if (op == KN_OP_PARAM) z->moved += info->work;
             continue;
         }
@@ -264,6 +265,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     *c = (kl_choice){.place = KL_ROOT};
     if (info->out >= 0) c->settled = "the program stores it";
     else if (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL) c->settled = "contiguous";
+    else if (op != KN_OP_PARAM && kl_read_by_call(z, n)) c->settled = "a function of the host reads it";
     else if (wants_margin(z, n)) c->settled = "its zeros are laid out once";
     if (c->settled) return;
     c->place = KL_INLINE;
@@ -328,7 +330,7 @@ static bool walks_prefix(const kl_fuse *z, const kl_use *u) {
     const kl_group *gr = &z->group[u->group];
     int             rank, at = 0;
     const int64_t  *dims = kg_shape(z->g, u->node, &rank);
-    if (u->gate) return false;
+    if (u->gate || gr->call) return false;
     for (int i = 0; i < rank; i++) {
         if (dims[i] == 1) continue;
         if (at == gr->nrange || u->idx[i] != gr->range[at]) return false;
@@ -368,13 +370,35 @@ static bool join_fold(kl_fuse *z, kn_ref n, int *own) {
 static bool join_scalars(kl_fuse *z, kn_ref n, int *own) {
     if (kg_numel(z->g, n) != 1) return true;
     for (size_t g = 0; g < z->ngroup; g++) {
-        bool ok = z->group[g].nrange == 0 && !z->group[g].empty && !kl_group_full(z, (int)g);
+        bool ok = z->group[g].nrange == 0 && !z->group[g].empty && !z->group[g].call && !kl_group_full(z, (int)g);
         for (int u = z->info[n].use; u >= 0 && ok; u = z->use[u].next)
             ok = z->use[u].group != (int)g && !kl_group_before(z, z->use[u].group, (int)g);
         if (!ok) continue;
         kn_ref idx[KN_MAX_RANK];
         for (int i = 0; i < kg_rank(z->g, n); i++) idx[i] = kg_idx(z->r, 0);
         return kl_add_use(z, n, (int)g, idx, 0, own);
+    }
+    return true;
+}
+
+bool kl_add_storage(kl_fuse *z, const kl_storage *given) {
+    kl_storage  st   = *given;
+    kl_info    *info = &z->info[st.node];
+    kl_program *p    = z->p;
+    if (st.out >= 0) {
+        st.slot = z->out[st.out].slot;
+    } else {
+        if (!KN_GROW(p->alloc, p->temp, p->temp_cap, p->ntemp + 1)) return kn_oom(z->f);
+        p->temp[p->ntemp] = (kl_temp){.size = kg_most(z->g, st.node), .dtype = kg_dtype(z->g, st.node)};
+        st.slot           = (int64_t)(p->nparam + p->ntemp++);
+    }
+    if (!KN_GROW(p->alloc, z->storage, z->storage_cap, z->nstorage + 1)) return kn_oom(z->f);
+    info->storage             = (int)z->nstorage;
+    z->storage[z->nstorage++] = st;
+    for (int u = info->use; u >= 0; u = z->use[u].next) {
+        if (u == st.use) continue;
+        z->use[u].load = true;
+        if (!kl_group_edge(z, st.group, z->use[u].group)) return false;
     }
     return true;
 }
@@ -405,23 +429,7 @@ static bool make_root(kl_fuse *z, kn_ref n) {
         if (!kl_add_use(z, n, group, idx, 0, &own)) return false;
     }
     kl_storage st = {.node = n, .use = own, .group = z->use[own].group, .out = info->out};
-    if (info->out >= 0) {
-        st.slot = z->out[info->out].slot;
-    } else {
-        kl_program *p = z->p;
-        if (!KN_GROW(p->alloc, p->temp, p->temp_cap, p->ntemp + 1)) return kn_oom(z->f);
-        p->temp[p->ntemp] = (kl_temp){.size = kg_most(z->g, n), .dtype = kg_dtype(z->g, n)};
-        st.slot           = (int64_t)(p->nparam + p->ntemp++);
-    }
-    if (!KN_GROW(z->p->alloc, z->storage, z->storage_cap, z->nstorage + 1)) return kn_oom(z->f);
-    info->storage              = (int)z->nstorage;
-    z->storage[z->nstorage++] = st;
-    for (int u = info->use; u >= 0; u = z->use[u].next) {
-        if (u == own) continue;
-        z->use[u].load = true;
-        if (!kl_group_edge(z, st.group, z->use[u].group)) return false;
-    }
-    return kl_spread(z, own);
+    return kl_add_storage(z, &st) && kl_spread(z, own);
 }
 
 /* Computed once into LOCAL memory, in the loops its uses share; each use then reads it there. */
@@ -476,9 +484,13 @@ bool kl_decide(kl_fuse *z) {
         kn_ref   n    = z->order[i];
         int      op   = kg_op(z->g, n);
         kl_info *info = &z->info[n];
-        if (op == KN_OP_SINK || op == KN_OP_STORE) continue;
+        if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CUSTOM_FUNCTION) continue;
         kl_choice c;
         kg_made_of(z->r, z->g, n);
+        if (kl_is_call_result(z->g, n) || kg_is_custom(z->g, n)) {
+            if (!(op == KN_OP_CALL ? kl_spread_call(z, n) : kl_call_result(z, n))) return false;
+            continue;
+        }
         choose(z, n, &c);
         if (z->p->explain && !(info->choice = kn_arena_copy(&z->arena, &c, sizeof c))) return kn_oom(z->f);
         if (c.place == KL_STAGE) {

@@ -27,6 +27,7 @@ typedef struct kl_arg {
 typedef struct kl_kernel {
     kn_graph *g;
     kn_ref    root; /* SINK up to Select, then LINEAR */
+    kn_ref    custom; /* the CALL of a host's function that it is; the stages behind Rangeify leave it alone. 0: none */
     char      name[64];
     size_t    nargs;    /* PARAM k is argument k of each call */
     bool      symbolic; /* some arguments are variables */

@@ -59,7 +59,8 @@ static bool in_place(kl_fuse *z, const kl_read *rd, const kl_storage *st) {
 
 /* Does the STORE have to wait for `group` (a reader of what it overwrites), and can it? */
 static bool must_detour(kl_fuse *z, const kl_read *rd, const kl_storage *st) {
-    return rd->group == st->group ? !in_place(z, rd, st) : kl_group_before(z, st->group, rd->group);
+    if (rd->group != st->group) return kl_group_before(z, st->group, rd->group);
+    return st->use < 0 || !in_place(z, rd, st);
 }
 
 static bool overwrites(const kl_out *o, const kl_read *rd) { return rd->slot == o->slot && rd->version == o->before; }

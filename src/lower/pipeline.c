@@ -164,7 +164,7 @@ static bool count_after(const kl_program *p, kl_stage_count *c, kn_fault *f) {
 /* A kernel through the stages first..last that take kernels one by one. */
 static bool lower_kernel(kl_program *p, kl_kernel *k, kl_run *run, int first, int last, kn_fault *f) {
     for (int s = first; s <= last; s++) {
-        if (!pipeline[s].kernel) continue;
+        if (!pipeline[s].kernel || k->custom) continue;
         kg_made_of(k->g, k->g, k->root); /* what a stage does not tell better */
         double start = kn_now();
         if (!pipeline[s].kernel(p, k, run, f)) return false;

@@ -443,10 +443,21 @@ static size_t find_kernel(const kl_program *p, const kl_kernel *k) {
     return i;
 }
 
+/* One call more: of a kernel like k, which is given up then, or of k itself. True: of a known one. */
+static bool add_call(kl_program *p, kl_kernel *k, kl_arg *arg) {
+    k->hash             = kg_graph_hash(k->g);
+    size_t which        = find_kernel(p, k);
+    p->call[p->ncall++] = (kl_call){which, arg};
+    bool known          = which < p->nkernel;
+    if (known) kg_free(k->g);
+    else p->nkernel++;
+    return known;
+}
+
 static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     kl_program *p    = z->p;
-    kn_ref      sink = keep_promises(z, group_sink(z, g));
-    if (!sink) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
+    kn_ref      call = z->group[g].call, sink = call ? 0 : keep_promises(z, group_sink(z, g));
+    if (!sink && !call) return z->group[g].empty || (!z->f->code && !kg_fault(z->r)->code);
     size_t old_map = c->map_cap, old_stamp = c->stamp_cap;
     if (!KN_GROW(p->alloc, c->map, c->map_cap, kg_count(z->r)) ||
         !KN_GROW(p->alloc, c->stamp, c->stamp_cap, kg_count(z->r)) ||
@@ -458,19 +469,13 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     kl_kernel *k = &p->kernel[p->nkernel];
     *k           = (kl_kernel){.chunks = 1};
     kl_arg *arg  = NULL;
-    if (!cut_graph(z, c, &z->group[g], sink, k) ||
-        !(arg = kn_arena_copy(&p->args, c->arg, k->nargs * sizeof *arg))) {
+    bool    ok = call ? kl_cut_call(z, g, k, &arg) : cut_graph(z, c, &z->group[g], sink, k);
+    if (ok && !call) ok = (arg = kn_arena_copy(&p->args, c->arg, k->nargs * sizeof *arg)) != NULL;
+    if (!ok) {
         kg_free(k->g);
         return z->f->code ? false : kn_oom(z->f);
     }
-    k->hash      = kg_graph_hash(k->g);
-    size_t which = find_kernel(p, k);
-    p->call[p->ncall++] = (kl_call){which, arg};
-    if (which < p->nkernel) {
-        kg_free(k->g);
-        return true;
-    }
-    p->nkernel++;
+    if (add_call(p, k, arg) || call) return true;
     if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds | KN_G_scans, z->f)) return false;
     if (!merge_loops(p, k) || !kl_name_kernel(p, k, NULL))
         return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);

@@ -55,7 +55,7 @@ typedef struct kl_out { /* a STORE of the program */
 
 typedef struct kl_storage {
     kn_ref  node;
-    int     use;     /* what writes it */
+    int     use;     /* what writes it; -1: a CALL does */
     int     group;
     int     out;     /* -1: a temporary; else the STORE whose PARAM holds it */
     int64_t slot;    /* PARAM slot, or nparam + number of the temporary; of a stage the LOCAL buffer's number */
@@ -71,6 +71,7 @@ typedef struct kl_group {
     int64_t staged;            /* bytes of LOCAL memory */
     int    size;               /* operations in place, counted for each use */
     int    into;               /* 1 + the group it has merged with, whose loops hold its own; 0: none */
+    kn_ref call;               /* the CALL of a host's function that it is, without loops (custom.c); 0: none */
     int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
 } kl_group;
 
@@ -148,7 +149,15 @@ bool   kl_add_use(kl_fuse *z, kn_ref node, int group, const kn_ref *idx, kn_ref 
 kn_ref kl_flat(kl_fuse *z, int use); /* the row-major element number a use asks for */
 bool   kl_spread(kl_fuse *z, int use); /* what this use asks of its node's sources */
 kn_ref kl_stored_value(const kn_graph *g, kn_ref store); /* what a STORE stores, its RESHAPEs taken off */
+/* custom.c: CALLs of the host's functions. A result, stored by its CALL's group; what that reads; the kernel and its
+ * arguments, of z->p->args. */
+bool kl_is_call_result(const kn_graph *g, kn_ref n);
+bool kl_call_result(kl_fuse *z, kn_ref n);
+bool kl_spread_call(kl_fuse *z, kn_ref call);
+bool kl_read_by_call(const kl_fuse *z, kn_ref n);
+bool kl_cut_call(kl_fuse *z, int g, kl_kernel *k, kl_arg **arg);
 /* fuse.c */
+bool kl_add_storage(kl_fuse *z, const kl_storage *st); /* st->node, written by st->group: to st->out or a temporary */
 double kl_read_ps(const kl_fuse *z, double bytes, kn_level from); /* streaming so many bytes */
 double kl_write_ps(const kl_fuse *z, double bytes, kn_level to);
 bool kl_decide(kl_fuse *z);

@@ -73,7 +73,7 @@ bool kn_verify_shaped(kn_rw *rw, kn_ref n) {
 }
 
 bool kn_verify_no_vector(kn_rw *rw, kn_ref n) {
-    return kg_rank(rw->g, n) > 1;
+    return kg_rank(rw->g, n) > 1 && !((const verifier *)rw->user)->calls;
 }
 
 bool kn_verify_no_fold(kn_rw *rw, kn_ref function) {
@@ -202,6 +202,22 @@ const char *kn_verify_nesting(kn_rw *rw, kn_ref linear) {
     kn_free(a, at, ((size_t)linear + 1) * sizeof *at);
     kn_free(a, open, ((size_t)n + 1) * sizeof *open);
     return wrong;
+}
+
+const char *kn_verify_custom(kn_rw *rw, kn_ref call) {
+    const kn_graph *g    = rw->g;
+    kn_ref          body = kg_at(g, call, 0);
+    if (!kg_is_custom(g, call)) return NULL;
+    bool passes = kg_custom_passes(g, call);
+    if (passes && !kg_custom_results(g, call)) return "it passes on more arguments than it has, or none";
+    for (uint32_t k = 0; !passes && k < kg_nsrc(g, body); k++) {
+        kn_ref type = kg_at(g, body, k);
+        if (kg_op(g, type) != KN_OP_PARAM || kg_space(g, type) != KN_REG || kg_field(g, type, KN_F_PARAM_slot) != k)
+            return "a function's results are like PARAMs of space REG, numbered from 0";
+    }
+    for (uint32_t k = 1; k < kg_nsrc(g, call); k++)
+        if (kg_dtype(g, kg_at(g, call, k)) == KN_VOID) return "an argument has no value";
+    return NULL;
 }
 
 const char *kn_verify_call(kn_rw *rw, kn_ref call) {

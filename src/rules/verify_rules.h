@@ -15,7 +15,7 @@ bool kn_verify_cuts_shards(kn_rw *rw, kn_ref view);
 bool kn_verify_overflows(kn_rw *rw, kn_ref n);      /* index arithmetic over sources with bounds */
 bool kn_verify_no_fold(kn_rw *rw, kn_ref function); /* not FUNCTION(combine, identities, elements) */
 bool kn_verify_shaped(kn_rw *rw, kn_ref n);         /* of rank > 0 */
-bool kn_verify_no_vector(kn_rw *rw, kn_ref n);      /* of rank > 1 */
+bool kn_verify_no_vector(kn_rw *rw, kn_ref n);      /* of rank > 1, where no CALL stands in the program */
 
 /* `refuse C`: what is wrong, or NULL; rw->refused may be set to the node that is to blame. */
 const char *kn_verify_combine(kn_rw *rw, kn_ref reduce); /* of a fold */
@@ -23,6 +23,7 @@ const char *kn_verify_wmma(kn_rw *rw, kn_ref wmma);
 const char *kn_verify_open(kn_rw *rw, kn_ref sink);
 const char *kn_verify_order(kn_rw *rw, kn_ref linear);
 const char *kn_verify_nesting(kn_rw *rw, kn_ref linear);
+const char *kn_verify_custom(kn_rw *rw, kn_ref call);
 const char *kn_verify_call(kn_rw *rw, kn_ref call);
 
 #endif

@@ -61,13 +61,19 @@ typedef struct kr_place {
 } kr_place;
 
 typedef struct kr_room { /* what a context's runs of one schedule work in */
-    void    *block, *temp, **bufs; /* bufs, vars: room for the arguments of any of its kernels */
+    void    *block, *temp, **bufs; /* bufs, vars, arrays: room for the arguments of any of its kernels */
     int64_t *vars;
+    kn_custom_array *arrays;
     size_t   temp_bytes, nbufs;
     bool     made;
     kr_place *kept; /* per temporary: what stood behind the PARAM that the panel in it was copied from */
     size_t   nkept;
 } kr_room;
+
+typedef struct kr_custom {
+    char          name[64];
+    kn_custom_def def;
+} kr_custom;
 
 struct kr_context {
     kn_alloc      alloc; /* the host's, or the C library's */
@@ -88,6 +94,8 @@ struct kr_context {
     size_t        nhand, hand_cap;
     kn_str        hand_key;
     uint64_t      hand_version;
+    kr_custom    *custom; /* custom.c: functions by name */
+    size_t        ncustom, custom_cap;
     kn_stats      stats;
 };
 
@@ -102,6 +110,8 @@ void         kr_schedule_free(kn_runtime *shared, kr_schedule *s);
 bool kr_schedule_run(kr_context *rt, kr_schedule *s, const kr_place *at, kn_fault *f);
 /* A place in a buffer, `offset` bytes from its start, to be written or only read. False: released, or out of memory. */
 bool kr_buffer_at(kr_context *rt, int64_t slot, int64_t offset, bool write, kr_place *at, kn_fault *f);
+/* A kernel that is a function of the host; room for its arguments. */
+bool kr_call_custom(kr_context *rt, const kl_kernel *k, void *const *bufs, kn_custom_array *room, kn_fault *f);
 void kr_forget_opts(kr_context *rt);
 void kr_room_free(kr_context *rt, kr_room *room);
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block); /* zeroed */

@@ -45,6 +45,7 @@ void kr_free(kr_context *rt) {
     kn_free(rt->a, rt->room, rt->room_cap * sizeof *rt->room);
     kn_free(rt->a, rt->buffer, rt->buffer_cap * sizeof *rt->buffer);
     kr_forget_opts(rt);
+    kn_free(rt->a, rt->custom, rt->custom_cap * sizeof *rt->custom);
     kn_str_free(&rt->device);
     kr_shared_drop(rt->shared);
     kn_free(a, rt, sizeof *rt);

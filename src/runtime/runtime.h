@@ -26,6 +26,11 @@ int kr_threads(int asked);
 bool     kr_set_opts(kr_context *rt, const char *pattern, const char *text, kn_fault *f);
 uint64_t kr_opts_version(const kr_context *rt);
 
+/* Functions of the host (koine.h, kn_define), and the one of a name, NULL if there is none. */
+bool                 kr_define(kr_context *rt, const char *name, const kn_custom_def *def, kn_fault *f);
+const kn_custom_def *kr_defined(const kr_context *rt, const char *name);
+bool kr_run_custom(void *context, const char *name, const kn_custom_args *args, kn_fault *f); /* a kn_run_custom */
+
 /* Buffers. A slot (>= 1) is never reused. Bytes are allocated zeroed at the first use. */
 int64_t kr_buffer_new(kr_context *rt, int64_t size, int dtype, kn_fault *f);              /* 0 on failure */
 int64_t kr_buffer_wrap(kr_context *rt, void *data, int64_t size, int dtype, kn_fault *f); /* not owned */

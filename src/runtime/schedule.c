@@ -26,6 +26,7 @@ void kr_room_free(kr_context *rt, kr_room *room) {
     kn_free(rt->a, room->bufs, room->nbufs * sizeof *room->bufs);
     kn_free(rt->a, room->vars, room->nbufs * sizeof *room->vars);
     kn_free(rt->a, room->kept, room->nkept * sizeof *room->kept);
+    kn_free(rt->a, room->arrays, room->nbufs * sizeof *room->arrays);
     *room = (kr_room){0};
 }
 
@@ -45,7 +46,8 @@ static bool make_room(kr_context *rt, const kr_schedule *s, kn_fault *f) {
     r->made = (!s->p.temp_bytes || (r->temp = kr_aligned(rt->a, r->temp_bytes, &r->block))) &&
               (!r->nbufs || (r->bufs = kn_zalloc(rt->a, r->nbufs * sizeof *r->bufs))) &&
               (!r->nbufs || (r->vars = kn_zalloc(rt->a, r->nbufs * sizeof *r->vars))) &&
-              (!r->nkept || (r->kept = kn_zalloc(rt->a, r->nkept * sizeof *r->kept)));
+              (!r->nkept || (r->kept = kn_zalloc(rt->a, r->nkept * sizeof *r->kept))) &&
+              (!r->nbufs || (r->arrays = kn_zalloc(rt->a, r->nbufs * sizeof *r->arrays)));
     if (r->made) return true;
     kr_room_free(rt, r);
     return kn_oom(f);
@@ -55,15 +57,16 @@ static bool compile_source(kr_context *rt, kl_program *p, kn_fault *f) {
     kd_cc *cc = kr_compiler(rt->shared, f);
     if (!cc) return false;
     kd_unit *u = kn_zalloc(p->alloc, p->nkernel * sizeof *u);
+    int      n = 0, at = 0;
     if (!u) return kn_oom(f);
     for (size_t i = 0; i < p->nkernel; i++) {
-        u[i].name   = p->kernel[i].name;
-        u[i].source = p->kernel[i].source;
-        u[i].len    = p->kernel[i].source_len;
+        const kl_kernel *k = &p->kernel[i];
+        if (!k->custom) u[n++] = (kd_unit){.name = k->name, .source = k->source, .len = k->source_len};
     }
-    bool ok = kd_cc_compile(cc, u, (int)p->nkernel, kn_cpu_count(), rt->cfg.log, rt->cfg.log_user,
-                            &rt->stats.kernels_compiled, &rt->stats.kernels_loaded, f);
-    for (size_t i = 0; i < p->nkernel && ok; i++) p->kernel[i].fn = u[i].fn;
+    bool ok = !n || kd_cc_compile(cc, u, n, kn_cpu_count(), rt->cfg.log, rt->cfg.log_user,
+                                  &rt->stats.kernels_compiled, &rt->stats.kernels_loaded, f);
+    for (size_t i = 0; i < p->nkernel && ok; i++)
+        if (!p->kernel[i].custom) p->kernel[i].fn = u[at++].fn;
     kn_free(p->alloc, u, p->nkernel * sizeof *u);
     return ok;
 }
@@ -73,7 +76,7 @@ static bool compile(kr_context *rt, kl_program *p, kn_fault *f) {
     bool   machine = kt_of(&p->target)->machine;
     double start   = kn_now();
     bool   ok = machine ? kr_load_code(rt->shared, p, rt->cfg.log, rt->cfg.log_user, f) : compile_source(rt, p, f);
-    if (ok && machine) rt->stats.kernels_compiled += p->nkernel;
+    for (size_t i = 0; ok && machine && i < p->nkernel; i++) rt->stats.kernels_compiled += !p->kernel[i].custom;
     p->loading += kn_now() - start;
     return ok;
 }
@@ -303,7 +306,8 @@ bool kr_schedule_run(kr_context *rt, kr_schedule *s, const kr_place *at, kn_faul
         kr_call c = {k->fn, bufs, room->vars};
         int64_t chunks = k->bound ? chunks_now(k, room->vars) : k->chunks;
         bool    share  = chunks > 1 && k->flops + k->bytes > SHARE_WORK && !rt->idle && !rt->interpret;
-        if (rt->interpret) ok = interpret(rt, s, call, bufs, f);
+        if (k->custom) ok = rt->idle || kr_call_custom(rt, k, bufs, room->arrays, f);
+        else if (rt->interpret) ok = interpret(rt, s, call, bufs, f);
         else if (share) ok = kr_share_out(rt->shared, chunks, call_part, &c, f);
         else if (!rt->idle) call_part(&c, 0, chunks);
         if (kept && ok) *kept = *of;

@@ -77,16 +77,18 @@ kd_cc *kr_compiler(kn_runtime *s, kn_fault *f) {
 bool kr_load_code(kn_runtime *s, kl_program *p, void (*warn)(void *user, const char *line), void *user, kn_fault *f) {
     kd_native_options o;
     kd_code          *code = kn_zalloc(p->alloc, p->nkernel * sizeof *code);
+    int               n = 0, at = 0;
     if (!code) return kn_oom(f);
     for (size_t i = 0; i < p->nkernel; i++) {
         const kl_kernel *k = &p->kernel[i];
-        code[i] = (kd_code){.name = k->name, .bytes = k->source, .len = k->source_len, .align = 64};
+        if (!k->custom) code[n++] = (kd_code){.name = k->name, .bytes = k->source, .len = k->source_len, .align = 64};
     }
     pthread_mutex_lock(&s->lock);
     bool ok = s->native || (kd_native_env(&o, f) && (s->native = kd_native_new(s->a, &o, f)));
-    ok = ok && kd_native_load(s->native, code, (int)p->nkernel, warn, user, f);
+    ok = ok && kd_native_load(s->native, code, n, warn, user, f);
     pthread_mutex_unlock(&s->lock);
-    for (size_t i = 0; i < p->nkernel && ok; i++) memcpy(&p->kernel[i].fn, &code[i].at, sizeof p->kernel[i].fn);
+    for (size_t i = 0; i < p->nkernel && ok; i++)
+        if (!p->kernel[i].custom) memcpy(&p->kernel[i].fn, &code[at++].at, sizeof p->kernel[i].fn);
     kn_free(p->alloc, code, p->nkernel * sizeof *code);
     return ok;
 }

@@ -112,7 +112,7 @@ kn_status kt_gradient(kn_context *kn, const char *op, kn_tensor *loss, kn_tensor
         history_end(&h);
         if (!root) return kt_take_fault(kn, kg_fault(kn->g), op);
     }
-    bool ok = kn_gradient_nodes(kn->g, root, grad, n, grad, NULL, &f);
+    bool ok = kn_gradient_through(kn->g, root, grad, n, grad, kt_gradient_through, kn, NULL, &f);
     kn_why_call(kn->why, op, true);
     if (!ok) {
         kg_fault(kn->g)->code = KN_OK; /* f has it */

@@ -6,12 +6,16 @@
  * its source was broadcast and added to what the source has so far. Every consumer of a node comes before it in this
  * walk, so its sum is complete when its turn comes. A node's rules see its gradient with exactly the node's shape.
  *
+ * A CALL of a host's function gets the gradients of its results as a TUPLE, and is asked about when its turn comes.
+ *
  * AFTER is a leaf: what an assignment stored has no history. Nodes of other dtypes than floats carry no gradient. */
 #include "tensor/gradient.h"
 
 #include "dialect/why.h"
 
 #include "rules_gen.h"
+
+enum { KN_MAX_RESULTS = 64 };
 
 typedef struct grad_cell {
     kn_ref sum; /* the gradient so far */
@@ -28,6 +32,8 @@ typedef struct grad_walk {
     const kn_alloc *alloc;
     kn_rw           rw;
     kn_fault       *fault;
+    kn_grad_call    through; /* CALLs of the host's functions; NULL: there are none */
+    void           *user;
     grad_cell      *cell; /* by node id */
     size_t          ncell;
     grad_frame     *stack;
@@ -133,8 +139,10 @@ static kn_ref grad_source(const grad_walk *w, kn_ref n, uint32_t i, bool *end) {
         *end = true;
         return 0;
     case KN_OP_GETTUPLE:
-        s = kg_at(g, n, 0); /* a CALL or fold (the rest was flattened): opaque; its arguments tell whether it matters */
-        if (kg_op(g, s) == KN_OP_REDUCE) s = kg_at(g, s, 0);
+        s    = kg_at(g, n, 0); /* a CALL or fold (the rest was flattened) */
+        *end = i > 0;
+        if (kg_is_custom(g, s)) return *end ? 0 : s;
+        if (kg_op(g, s) == KN_OP_REDUCE) s = kg_at(g, s, 0); /* opaque; its arguments tell whether it matters */
         *end = i >= kg_nsrc(g, s);
         return *end ? 0 : kn_is_float(kg_dtype(g, kg_at(g, s, i))) ? kg_at(g, s, i) : 0;
     default:
@@ -215,6 +223,34 @@ static bool grad_add(grad_walk *w, kn_ref source, kn_ref grad) {
     return true;
 }
 
+/* The gradient of result n of a CALL, beside those of its other results. */
+static bool grad_into_call(grad_walk *w, kn_ref n) {
+    kn_graph *g    = w->g;
+    kn_ref    call = kg_at(g, n, 0), sum = w->cell[call].sum, part[KN_MAX_RESULTS], hole = 0;
+    uint32_t  nout = (uint32_t)kg_custom_results(g, call);
+    if (nout > KN_MAX_RESULTS)
+        return kn_fail(w->fault, KN_ERR_UNSUPPORTED, "kn_gradient: a function of more than %d results", KN_MAX_RESULTS);
+    if (!sum) hole = kg_make(g, KN_OP_HOLE, 0, 0, NULL, 0);
+    for (uint32_t k = 0; k < nout; k++) part[k] = sum ? kg_at(g, sum, k) : hole;
+    part[kg_node(g, n)->arg] = w->cell[n].sum;
+    w->cell[call].sum        = kg_list(g, KN_OP_TUPLE, part, (int)nout);
+    return w->cell[call].sum || grad_graph_failed(w);
+}
+
+static bool grad_through_call(grad_walk *w, kn_ref call) {
+    kn_graph *g = w->g;
+    kn_ref    parts;
+    if (!w->through)
+        return kn_fail(w->fault, KN_ERR_UNSUPPORTED, "kn_gradient: CALL has no gradient: put kn_detach around it");
+    if (!w->through(w->user, call, w->cell[call].sum, &parts, w->fault)) return false;
+    for (uint32_t i = 0; i < kg_nsrc(g, parts); i++) {
+        kn_ref s = kg_at(g, call, i + 1), part = kg_at(g, parts, i);
+        if (s >= w->ncell || !w->cell[s].needed || kg_op(g, part) == KN_OP_HOLE) continue;
+        if (!grad_add(w, s, part)) return false;
+    }
+    return true;
+}
+
 static bool grad_pass_on(grad_walk *w, kn_ref n) {
     kn_graph *g = w->g;
     kn_ref    grad = w->cell[n].sum, s;
@@ -226,6 +262,8 @@ static bool grad_pass_on(grad_walk *w, kn_ref n) {
         any = s && w->cell[s].needed;
     }
     kg_made_of(g, g, n);
+    if (kg_is_custom(g, n)) return grad_through_call(w, n);
+    if (kg_op(g, n) == KN_OP_GETTUPLE && kg_is_custom(g, kg_at(g, n, 0))) return grad_into_call(w, n);
     kn_ref pair = kg_list(g, KN_OP_TUPLE, (kn_ref[]){n, grad}, 2);
     if (!pair) return grad_graph_failed(w);
     kn_ref parts = kn_rewrite_step(&w->rw, pair, KN_G_gradient);
@@ -287,6 +325,11 @@ static bool grad_run(grad_walk *w, kn_ref *root, int n) {
 
 bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_ref *grads, uint64_t *fired,
                        kn_fault *f) {
+    return kn_gradient_through(g, loss, wrt, n, grads, NULL, NULL, fired, f);
+}
+
+bool kn_gradient_through(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_ref *grads, kn_grad_call through,
+                         void *user, uint64_t *fired, kn_fault *f) {
     if (!loss) return kn_fail(f, KN_ERR_ARG, "kn_gradient: the loss is missing");
     if (!kn_is_float(kg_dtype(g, loss)))
         return kn_fail(f, KN_ERR_DTYPE, "kn_gradient: the loss is %s: only floats have gradients",
@@ -301,7 +344,7 @@ bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_re
             return kn_fail(f, KN_ERR_DTYPE, "kn_gradient: tensor %d is %s: only floats have gradients", i,
                            kn_dtypes[kg_dtype(g, wrt[i])].name);
     }
-    grad_walk w = {.g = g, .alloc = kg_alloc(g), .fault = f};
+    grad_walk w = {.g = g, .alloc = kg_alloc(g), .fault = f, .through = through, .user = user};
     size_t    bytes = (size_t)(n + 1) * sizeof(kn_ref);
     kn_ref   *root = kn_realloc(w.alloc, NULL, 0, bytes);
     if (!root) return kn_oom(f);

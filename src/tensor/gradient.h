@@ -11,6 +11,12 @@
  * AFTER), which stands for every view of that storage. Contributions to a node are summed in an order that depends on
  * the form of the graph alone, so equal programs get equal gradients, bit for bit. `fired` counts firings by rule, or
  * is NULL. False, with f set and grads untouched, on failure. */
+/* What it asks about a CALL of a host's function: `grads` is a TUPLE of the gradients of its results, HOLE where there
+ * is none; *parts becomes one of the gradients of its arguments, HOLE where none flows. False: f is set. */
+typedef bool (*kn_grad_call)(void *user, kn_ref call, kn_ref grads, kn_ref *parts, kn_fault *f);
+bool kn_gradient_through(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_ref *grads, kn_grad_call through,
+                         void *user, uint64_t *fired, kn_fault *f);
+/* The same where no such CALL is. */
 bool kn_gradient_nodes(kn_graph *g, kn_ref loss, const kn_ref *wrt, int n, kn_ref *grads, uint64_t *fired,
                        kn_fault *f);
 

@@ -212,6 +212,9 @@ kt_slot *kt_next(const kt_slot *s);
 /* Drop what no handle reaches: buffers, notes of realized nodes, and, once it is mostly dead, the graph's nodes. */
 void kt_sweep(kn_context *kn);
 
+/* The gradients of a host's function (custom.c), a kn_grad_call of the context. */
+bool kt_gradient_through(void *context, kn_ref call, kn_ref grads, kn_ref *parts, kn_fault *f);
+
 /* ---- traces (trace.c) ------------------------------------------------------------------------------------------ */
 
 /* Open the trace's scope; kn->trace is t from here on. */

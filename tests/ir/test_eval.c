@@ -313,7 +313,7 @@ static void schedules(void) {
     CHECK(out[0] == 8 && out[3] == 2);
     refuses("%k = SINK (STORE (PARAM {slot=0} [4]) 1.0:f32)\n%r = LINEAR (CALL %k (PARAM {slot=7} [4]))", s, 2,
             KN_ERR_ARG, "slot=7");
-    refuses("%r = LINEAR (CALL (CUSTOM_FUNCTION {\"f\"}))", s, 2, KN_ERR_UNSUPPORTED, "device");
+    refuses("%r = LINEAR (CALL (CUSTOM_FUNCTION {\"f\"}))", s, 2, KN_ERR_UNSUPPORTED, "has no function of that name");
 }
 
 static void hardware_indices(void) {
