@@ -172,10 +172,6 @@ static bool lower_kernel(kl_program *p, kl_kernel *k, kl_run *run, int first, in
         k->spent += took;
         p->spent[pipeline[s].stage] += took;
     }
-    if (run->lean && k->source && !k->bound) {
-        kg_free(k->g);
-        k->g = NULL;
-    }
     return true;
 }
 
@@ -226,8 +222,13 @@ static void lower_some(void *arg, int64_t lo, int64_t hi) {
     pthread_mutex_unlock(&s->lock);
     own.visits = own.matches = 0;
     memset(own.spent, 0, sizeof own.spent);
-    while (ok && (k = atomic_fetch_add(&s->next, 1)) < own.nkernel)
-        ok = lower_kernel(&own, &own.kernel[k], s->run, 0, s->last, &f);
+    while (ok && (k = atomic_fetch_add(&s->next, 1)) < own.nkernel) {
+        kl_kernel *kernel = &own.kernel[k];
+        ok                = lower_kernel(&own, kernel, s->run, 0, s->last, &f);
+        if (!ok || !s->run->lean || !kernel->source || kernel->bound) continue;
+        kg_free(kernel->g);
+        kernel->g = NULL;
+    }
     pthread_mutex_lock(&s->lock);
     s->p->visits += own.visits;
     s->p->matches += own.matches;

@@ -25,7 +25,7 @@ typedef struct kl_run {
     const kl_hand *hand;         /* instead of both, for kernels whose names fit; the last that fits counts */
     size_t   nhand;
     bool     verify;             /* check the graph after every stage */
-    bool     lean;               /* graphs of rendered kernels go, but for those that have a symbolic `bound` */
+    bool     lean;               /* unless someone looks on, graphs of rendered kernels go, but for symbolic bounds */
     /* Runs fn(arg, lo, hi) over parts of 0..n, perhaps in several threads; NULL: there is one. */
     bool (*share)(void *sharer, int64_t n, kn_pool_fn fn, void *arg, kn_fault *f);
     void    *sharer;

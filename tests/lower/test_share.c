@@ -65,6 +65,16 @@ static void test_code(void) {
     kn_pool_free(pool);
 }
 
+/* Who looks on sees the graphs after every stage. */
+static void test_watched(void) {
+    kn_fault   f   = {0};
+    kl_run     run = {.lean = true, .verify = true};
+    kl_program p;
+    if (!CHECK(lower(&p, &run, &f))) printf("  %s\n", f.text);
+    for (size_t k = 0; k < p.nkernel; k++) CHECK(p.kernel[k].g != NULL);
+    kl_program_free(&p);
+}
+
 /* Options that no kernel can take: the first kernel's fault is told, whoever is the first to fail. */
 static void test_fault(void) {
     kn_fault   f = {0}, want = {0};
@@ -89,6 +99,7 @@ static void test_fault(void) {
 
 int main(void) {
     RUN(test_code);
+    RUN(test_watched);
     RUN(test_fault);
     return check_result();
 }
