@@ -107,7 +107,7 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
     return true;
 }
 
-/* Element (row, lane) of the tile, and the w - 1 behind it. 0: asked for. */
+/* Element (row, lane) of the tile, and those of the w - 1 lanes behind it. 0: asked for. */
 static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
                                int w) {
     kn_graph *g   = c->g;
@@ -124,7 +124,12 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
         row /= d->dims[i];
     }
     kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
-    if (w > 1) x = kg_op2(g, KN_OP_ADD, x, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0));
+    if (w > 1) {
+        kn_ref  lanes = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+        int64_t step  = a->coef[d->rank - 1];
+        if (step != 1) lanes = kg_op2(g, KN_OP_MUL, lanes, kg_idx(g, step));
+        x = kg_op2(g, KN_OP_ADD, x, lanes);
+    }
     return kg_index(g, a->buffer, &x, 1);
 }
 
@@ -133,6 +138,13 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
 /* A run of lanes of the dtype can be moved as one. */
 static bool cm_moves_whole(int dt) {
     return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX;
+}
+
+/* Lanes of that distance are loaded as runs, and shuffled. */
+static bool cm_shuffles(const kx_cut *c, int dt, int w, int64_t step) {
+    int size = kn_dsize(dt);
+    if (dt == KN_INDEX || size < 4 || w * size < 16) return false;
+    return step == -1 || (c->avx512 ? step >= 2 && step <= 4 : step == 2 && size == 4);
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt) {
@@ -184,7 +196,9 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
     }
-    if (!a.plain || a.coef[d->rank - 1] != 1 || !cm_moves_whole(dt) || (!still && !cm_masks_lanes(c, dt))) {
+    bool run = a.plain && (a.coef[d->rank - 1] == 1 ? cm_moves_whole(dt)
+                                                    : still && cm_shuffles(c, dt, w, a.coef[d->rank - 1]));
+    if (!run || (!still && !cm_masks_lanes(c, dt))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;

@@ -91,6 +91,65 @@ static void el_load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     }
 }
 
+static kx_ins el_further(const kx_ins *m, int64_t bytes) {
+    kx_ins i = *m;
+    i.disp += (int32_t)bytes;
+    return i;
+}
+
+static int32_t el_pool_places(kx_writer *e, const int *place, int w, int size) {
+    uint8_t data[64] = {0};
+    for (int l = 0; l < w; l++) data[l * size] = (uint8_t)place[l];
+    return kx_pool(e, data, (size_t)(w * size));
+}
+
+/* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, the last of them ends with the last lane, nothing is
+ * read that no lane wants to the left or right of; each shuffle takes a run's lanes to their places. */
+static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const kx_ins *m) {
+    bool dbl = size == 8;
+    int  bytes = w * size, from = e->v0, to = d, place[16];
+    if (!e->avx512) {
+        kx_load_bits(e, from, bytes, *m);
+        kx_ins last = el_further(m, bytes - size);
+        kx_put(e, el_like(kx_imm(kx_i4(KX_VSHUFPS, bytes, d, from, KX_IN_MEM, 0), 0xd8), &last));
+        if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8));
+        return;
+    }
+    kx_load_bits(e, from, bytes, *m);
+    for (int run = 1; run < step; run++) {
+        int start = run < step - 1 ? run * w : (w - 1) * (step - 1);
+        for (int l = 0; l < w; l++) {
+            int at   = l * step;
+            place[l] = run == 1 && at < w ? at : at < run * w ? l : w + at - start;
+        }
+        for (int l = 0; l < w; l++) place[l] = KN_MIN(place[l], 2 * w - 1); /* of a run to come */
+        kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
+        kx_ins table = el_further(m, (int64_t)start * size);
+        kx_put(e, el_like(kx_i3(dbl ? KX_VPERMI2PD : KX_VPERMI2PS, bytes, to, from, KX_IN_MEM), &table));
+        int t = from;
+        from  = to;
+        to    = t;
+    }
+    kx_move_vec(e, d, from, bytes);
+}
+
+/* Lanes from the last to the first; m is where the first lane is. */
+static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m) {
+    int    bytes = w * size, place[16];
+    bool   dbl   = size == 8;
+    kx_ins first = el_further(m, size - bytes);
+    if (bytes == 16)
+        kx_put(e, el_like(kx_imm(kx_i3(dbl ? KX_VPERMILPDI : KX_VPERMILPSI, 16, d, KX_IN_MEM, 0), dbl ? 1 : 0x1b),
+                          &first));
+    else if (bytes == 32 && dbl)
+        kx_put(e, el_like(kx_imm(kx_i3(KX_VPERMPDI, 32, d, KX_IN_MEM, 0), 0x1b), &first));
+    else {
+        for (int l = 0; l < w; l++) place[l] = w - 1 - l;
+        kx_load_bits(e, e->v0, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
+        kx_put(e, el_like(kx_i3(dbl ? KX_VPERMPD : KX_VPERMPS, bytes, d, e->v0, KX_IN_MEM), &first));
+    }
+}
+
 static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
     if (e->avx512) {
         kx_load_bits(e, e->v0, w, *m);
@@ -197,6 +256,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         return;
     }
     int32_t past = 0;
+    kx_spot spot;
+    kx_address_of(g, at, &spot);
     if (gate) {
         el_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate)) {
@@ -212,6 +273,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
+    else if (lanes && spot.step == -1)
+        el_load_turned(e, d, kn_dsize(dt), w, &m);
+    else if (lanes && spot.step > 1)
+        el_load_apart(e, d, kn_dsize(dt), w, (int)spot.step, &m);
     else if (lanes)
         el_load_run(e, d, dt, w, &m);
     else if (kn_is_float(dt))

@@ -51,12 +51,21 @@ static bool pl_is_loop(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) == 0;
 }
 
+static bool pl_is_lane_number(const kn_graph *g, kn_ref n) { /* or a multiple of it */
+    return pl_is_iota(g, n) || (kg_op(g, n) == KN_OP_MUL && pl_is_iota(g, kg_at(g, n, 0)));
+}
+
 void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
-    kn_ref t   = kg_at(g, place, 1);
+    kn_ref t = kg_at(g, place, 1), lanes = t;
     a->storage = kx_root_of(g, place);
     a->off     = 0;
     a->disp    = 0;
-    if (kg_op(g, t) == KN_OP_ADD && pl_is_iota(g, kg_at(g, t, 1))) t = kg_at(g, t, 0);
+    a->step    = 1;
+    if (kg_op(g, t) == KN_OP_ADD && pl_is_lane_number(g, kg_at(g, t, 1))) {
+        lanes = kg_at(g, t, 1);
+        t     = kg_at(g, t, 0);
+    }
+    if (kg_op(g, lanes) == KN_OP_MUL) a->step = kg_const_int(g, kg_at(g, lanes, 1));
     if (pl_is_iota(g, t)) return;
     if (kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_CONST) {
         a->disp = kg_const_int(g, kg_at(g, t, 1));
@@ -201,7 +210,10 @@ static void pl_count_uses(kx_plan *p) {
 }
 
 static bool pl_plain_load(const kx_plan *p, kn_ref n) {
-    return kg_op(p->g, n) == KN_OP_LOAD && kg_nsrc(p->g, n) == 1 && !pl_is_cell(p->g, kg_at(p->g, n, 0));
+    kx_spot a;
+    if (kg_op(p->g, n) != KN_OP_LOAD || kg_nsrc(p->g, n) > 1 || pl_is_cell(p->g, kg_at(p->g, n, 0))) return false;
+    kx_address_of(p->g, kg_at(p->g, n, 0), &a);
+    return a.step == 1;
 }
 
 /* The operand of n that may be memory. */

@@ -61,10 +61,10 @@ typedef struct kx_plan {
     uint8_t         scratch[4];     /* vectors: for sequences; of a result; of sources */
 } kx_plan;
 
-/* Memory operand of a place: storage, scalar (0 none) and constant, in elements. */
+/* Memory operand of a place: storage, scalar (0 none) and constant, in elements; from lane to lane, `step` of them. */
 typedef struct kx_spot {
     kn_ref  storage, off;
-    int64_t disp;
+    int64_t disp, step;
 } kx_spot;
 void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
 kn_ref kx_name(const kx_plan *p, kn_ref n); /* the value that n is a name of */
