@@ -140,11 +140,10 @@ static bool cm_moves_whole(int dt) {
     return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX;
 }
 
-/* Lanes of that distance are loaded as runs, and shuffled. */
-static bool cm_shuffles(const kx_cut *c, int dt, int w, int64_t step) {
+/* Lanes at a constant distance are put together in a register. */
+static bool cm_moves_apart(int dt, int w, int64_t step) {
     int size = kn_dsize(dt);
-    if (dt == KN_INDEX || size < 4 || w * size < 16) return false;
-    return step == -1 || (c->avx512 ? step >= 2 && step <= 4 : step == 2 && size == 4);
+    return dt != KN_INDEX && size >= 4 && w * size >= 16 && step * w * size == (int32_t)(step * w * size);
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt) {
@@ -197,7 +196,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         return x ? kx_splat(c, x, w) : 0;
     }
     bool run = a.plain && (a.coef[d->rank - 1] == 1 ? cm_moves_whole(dt)
-                                                    : still && cm_shuffles(c, dt, w, a.coef[d->rank - 1]));
+                                                    : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
     if (!run || (!still && !cm_masks_lanes(c, dt))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)

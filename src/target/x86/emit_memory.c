@@ -103,6 +103,26 @@ static int32_t el_pool_places(kx_writer *e, const int *place, int w, int size) {
     return kx_pool(e, data, (size_t)(w * size));
 }
 
+/* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes of them, and those into the register. */
+static void el_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
+    for (int l = 0; l < w; l += 16 / size) {
+        int    part = l ? e->v0 : d;
+        kx_ins at   = el_further(m, l * step * size);
+        kx_load_bits(e, part, size, at);
+        for (int k = 1; k < 16 / size; k++) {
+            at = el_further(m, (l + k) * step * size);
+            kx_put(e, el_like(size == 8 ? kx_i3(KX_VMOVHPS, 0, part, part, KX_IN_MEM)
+                                        : kx_imm(kx_i4(KX_VINSERTPS, 0, part, part, KX_IN_MEM, 0), k * 16),
+                              &at));
+        }
+        int to = l * size / 16;
+        if (to && w * size == 64)
+            kx_put(e, kx_imm(kx_i4(KX_VINSERTF32X4, 64, d, d, part, 0), to));
+        else if (to)
+            kx_put(e, kx_imm(kx_i4(e->avx512 ? KX_VINSERTF32X4 : KX_VINSERTF128, e->avx512 ? 32 : 0, d, d, part, 0), to));
+    }
+}
+
 /* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, the last of them ends with the last lane, nothing is
  * read that no lane wants to the left or right of; each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const kx_ins *m) {
@@ -275,8 +295,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
-    else if (lanes && spot.step > 1)
+    else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
         el_load_apart(e, d, kn_dsize(dt), w, (int)spot.step, &m);
+    else if (lanes && spot.step != 1)
+        el_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes)
         el_load_run(e, d, dt, w, &m);
     else if (kn_is_float(dt))
