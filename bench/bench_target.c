@@ -1,6 +1,6 @@
-/* The same programs by the C target and by the target x86, alternating, in one thread: microseconds of the processor a run
- * (the median of the rounds), the ratio, and milliseconds to lower and compile them; last the geometric mean of the ratios.
- * `bench_target NAME...` runs what one of the names is part of. */
+/* The same programs by the C target and by the target x86, alternating, in one thread: microseconds of the processor a
+ * run (the median of the rounds), the ratio, and milliseconds to lower and compile them; last the geometric mean of the
+ * ratios. `bench_target NAME...` runs what one of the names is part of. */
 #include "koine.h"
 
 #include <math.h>

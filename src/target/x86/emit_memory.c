@@ -116,10 +116,10 @@ static void el_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, co
                               &at));
         }
         int to = l * size / 16;
-        if (to && w * size == 64)
-            kx_put(e, kx_imm(kx_i4(KX_VINSERTF32X4, 64, d, d, part, 0), to));
+        if (to && e->avx512)
+            kx_put(e, kx_imm(kx_i4(KX_VINSERTF32X4, w * size, d, d, part, 0), to));
         else if (to)
-            kx_put(e, kx_imm(kx_i4(e->avx512 ? KX_VINSERTF32X4 : KX_VINSERTF128, e->avx512 ? 32 : 0, d, d, part, 0), to));
+            kx_put(e, kx_imm(kx_i4(KX_VINSERTF128, 0, d, d, part, 0), to));
     }
 }
 
