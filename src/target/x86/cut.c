@@ -304,6 +304,7 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     case KN_OP_EXPAND:
         kx_tile_of(c, kg_at(g, n, 0), &s);
         return kx_sca(c, kg_at(g, n, 0), kx_element_in(&s, &d, row, lane));
+    case KN_OP_PARAM: return n; /* a variable */
     case KN_OP_RANGE:
         if (ct_is_iota(g, n)) {
             for (int i = d.rank - 1, ax = (int)kg_field(g, n, KN_F_RANGE_axis); i > ax; i--) e /= d.dims[i];

@@ -381,6 +381,14 @@ static void em_open_loop(kx_writer *e, int number) {
     else
         kx_put(e, kx_i2(KX_XOR, 4, r, r));
     kx_done(e, l->range, r);
+    if (l->shared && !em_is_const(e, b)) { /* the run that was asked for ends where the loop does */
+        int32_t within = kx_label(&e->code);
+        int     most   = kx_gp(e, b, KX_A);
+        kx_put(e, em_in_frame(kx_i2(KX_CMP, 8, most, KX_IN_MEM), e->high));
+        kx_jcc(e, KXCC_GE, within);
+        kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, most), e->high));
+        kx_here(e, within);
+    }
     if (l->shared || !em_is_const(e, b) || kg_const_int(e->g, b) <= 0) {
         em_compare_bound(e, l);
         kx_jcc(e, KXCC_GE, e->out[number]);
@@ -508,6 +516,18 @@ static bool em_lay_frame(kx_writer *e) {
 
 static const uint8_t em_kept[] = {KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
 
+/* The kernel's arguments from the array at KX_C: the values of variables, or the addresses of buffers. */
+static void em_arguments(kx_writer *e, bool variables) {
+    const kx_plan *p = e->p;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        if (kg_op(e->g, x) != KN_OP_PARAM || !p->value[x].needed || kg_is_variable(e->g, x) != variables) continue;
+        int d = kx_dst(e, x);
+        kx_put(e, kx_mem(kx_i2(KX_MOV, 8, d, KX_IN_MEM), KX_C, (int32_t)(8 * kg_field(e->g, x, KN_F_PARAM_slot))));
+        kx_done(e, x, d);
+    }
+}
+
 static void em_prologue(kx_writer *e) {
     kx_plan *p = e->p;
     for (int k = 0; k < KN_COUNT(em_kept); k++)
@@ -527,14 +547,11 @@ static void em_prologue(kx_writer *e) {
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 48));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDX), e->low));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
-    kx_put(e, kx_i2(KX_MOV, 8, KX_C, KX_RDI));
-    for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i];
-        if (kg_op(e->g, x) != KN_OP_PARAM || !p->value[x].needed) continue;
-        int d = kx_dst(e, x);
-        kx_put(e, kx_mem(kx_i2(KX_MOV, 8, d, KX_IN_MEM), KX_C, (int32_t)(8 * kg_field(e->g, x, KN_F_PARAM_slot))));
-        kx_done(e, x, d);
-    }
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDI), e->args));
+    kx_put(e, kx_i2(KX_MOV, 8, KX_C, KX_RSI));
+    em_arguments(e, true);
+    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_C, KX_IN_MEM), e->args));
+    em_arguments(e, false);
 }
 
 static void em_epilogue(kx_writer *e) {

@@ -40,7 +40,8 @@ kn_ref kx_root_of(const kn_graph *g, kn_ref n) {
 
 bool kx_is_place(const kn_graph *g, kn_ref n) {
     int op = kg_op(g, n);
-    return op == KN_OP_INDEX || op == KN_OP_AFTER || op == KN_OP_PARAM || op == KN_OP_BUFFER;
+    if (op == KN_OP_PARAM) return !kg_is_variable(g, n);
+    return op == KN_OP_INDEX || op == KN_OP_AFTER || op == KN_OP_BUFFER;
 }
 
 static bool pl_is_iota(const kn_graph *g, kn_ref n) {
