@@ -1,5 +1,6 @@
 /* Functions of the host between kernels that are compiled: values, gradients, captured steps, and misuse. */
 #include "api.h"
+#include "failing.h"
 
 #include <stdlib.h>
 
@@ -245,21 +246,6 @@ static void misused(kn_context *kn) {
 }
 
 /* Each allocation fails in turn: an error, and the next try is as good as ever. */
-static struct { int64_t left, live; } mem;
-static void *failing(void *user, void *p, size_t old_size, size_t size) {
-    (void)user;
-    (void)old_size;
-    if (!size) {
-        if (p) mem.live--;
-        free(p);
-        return NULL;
-    }
-    if (mem.left-- <= 0) return NULL;
-    void *q = realloc(p, size);
-    if (q && !p) mem.live++;
-    return q;
-}
-
 static void out_of_memory(void) {
     bool done = false;
     for (int64_t n = 0; !done && n < 6000; n += 1 + n / 40) {

@@ -1,6 +1,7 @@
 /* The interpreter: each class of ops, loops, expanded kernels, linear code, calls, and what must be refused. Programs
  * are in the text form; floats go in and out as f32. */
 #include "check.h"
+#include "failing.h"
 #include "dialect/eval.h"
 
 #include <math.h>
@@ -360,23 +361,6 @@ static void refused(void) {
 }
 
 /* Every allocation fails in turn: an error, and nothing leaks. */
-static struct {
-    int64_t left, live;
-} mem;
-static void *failing(void *user, void *p, size_t old_size, size_t size) {
-    (void)user;
-    (void)old_size;
-    if (!size) {
-        if (p) mem.live--;
-        free(p);
-        return NULL;
-    }
-    if (mem.left-- <= 0) return NULL;
-    void *q = realloc(p, size);
-    if (q && !p) mem.live++;
-    return q;
-}
-
 static void out_of_memory(void) {
     static const char *text = "%p = PARAM {slot=0} [2, 3]\n%i = RANGE {id=0} 3\n"
                               "%t = BUFFER {slot=4, size=3, space=REG}\n"

@@ -1,6 +1,7 @@
 /* Threads that work together, on the interpreter: LOCAL storage between barriers, in a graph and in a list, in loops;
  * matrices whose parts threads hold; and what never meets. */
 #include "check.h"
+#include "failing.h"
 #include "ir/run.h"
 
 #include <stdlib.h>
@@ -126,21 +127,6 @@ static void warps(void) {
 }
 
 /* Every allocation fails in turn: an error, and nothing leaks. */
-static struct { int64_t left, live; } mem;
-static void *failing(void *user, void *p, size_t old_size, size_t size) {
-    (void)user;
-    (void)old_size;
-    if (!size) {
-        if (p) mem.live--;
-        free(p);
-        return NULL;
-    }
-    if (mem.left-- <= 0) return NULL;
-    void *q = realloc(p, size);
-    if (q && !p) mem.live++;
-    return q;
-}
-
 static void out_of_memory(void) {
     static const char text[] = PREFIX "%d2 = WMMA {n=2, m=2, k=2, threads=4} %ve %ve %ve\n%s2 = STORE %po %d2\n"
                                       "%r = SINK %w %s2";
