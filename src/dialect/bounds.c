@@ -210,22 +210,25 @@ bool kg_in_bounds(const kn_graph *g, kn_ref index) {
 /* ---- range sets ---------------------------------------------------------------------------------------------- */
 
 static const uint64_t *set_bits(const kn_set *s) { return s->words == 1 ? &s->u.one : s->u.many; }
-static bool            set_has(const kn_set *s, uint32_t bit) {
-    return bit / 64 < s->words && (set_bits(s)[bit / 64] >> (bit % 64) & 1);
+static uint64_t        set_part(const kn_set *s, uint32_t word) {
+    return word - s->first < s->words ? set_bits(s)[word - s->first] : 0;
 }
+static bool set_has(const kn_set *s, uint32_t bit) { return set_part(s, bit / 64) >> (bit % 64) & 1; }
 
 static bool set_within(const kn_set *a, const kn_set *b) {
-    const uint64_t *x = set_bits(a), *y = set_bits(b);
+    const uint64_t *x = set_bits(a);
     for (uint32_t i = 0; i < a->words; i++)
-        if (x[i] & ~(i < b->words ? y[i] : 0)) return false;
+        if (x[i] & ~set_part(b, a->first + i)) return false;
     return true;
 }
 
-static uint64_t *set_room(kn_graph *g, kn_set *s, uint32_t words) {
-    s->words = words;
-    if (words == 1) return &s->u.one;
-    uint64_t *bits = kn_arena_get(&g->arena, words * sizeof *bits);
-    s->u.many      = bits;
+/* A copy of a, with room for the words first..last too. */
+static uint64_t *set_room(kn_graph *g, const kn_set *a, uint32_t first, uint32_t last, kn_set *r) {
+    r->first       = a->words ? KN_MIN(a->first, first) : first;
+    r->words       = (a->words ? KN_MAX(a->first + a->words - 1, last) : last) - r->first + 1;
+    uint64_t *bits = &r->u.one;
+    if (r->words > 1) r->u.many = bits = kn_arena_get(&g->arena, r->words * sizeof *bits);
+    for (uint32_t i = 0; bits && i < r->words; i++) bits[i] = set_part(a, r->first + i);
     return bits;
 }
 
@@ -236,10 +239,9 @@ static bool set_union(kn_graph *g, kn_set *a, const kn_set *b) {
         return true;
     }
     kn_set    r;
-    uint64_t *bits = set_room(g, &r, KN_MAX(a->words, b->words));
+    uint64_t *bits = set_room(g, a, b->first, b->first + b->words - 1, &r);
     if (!bits) return false;
-    const uint64_t *x = set_bits(a), *y = set_bits(b);
-    for (uint32_t i = 0; i < r.words; i++) bits[i] = (i < a->words ? x[i] : 0) | (i < b->words ? y[i] : 0);
+    for (uint32_t i = 0; i < b->words; i++) bits[b->first - r.first + i] |= set_bits(b)[i];
     *a = r;
     return true;
 }
@@ -247,11 +249,9 @@ static bool set_union(kn_graph *g, kn_set *a, const kn_set *b) {
 static bool set_change(kn_graph *g, kn_set *a, uint32_t bit, bool in) {
     if (set_has(a, bit) == in) return true;
     kn_set    r;
-    uint64_t *bits = set_room(g, &r, KN_MAX(a->words, bit / 64 + 1));
+    uint64_t *bits = set_room(g, a, bit / 64, bit / 64, &r);
     if (!bits) return false;
-    const uint64_t *x = set_bits(a);
-    for (uint32_t i = 0; i < r.words; i++) bits[i] = i < a->words ? x[i] : 0;
-    bits[bit / 64] ^= (uint64_t)1 << (bit % 64);
+    bits[bit / 64 - r.first] ^= (uint64_t)1 << (bit % 64);
     *a = r;
     return true;
 }
@@ -292,7 +292,7 @@ int kg_ranges(const kn_graph *g, kn_ref n, kn_ref *out, int cap) {
     int             k    = 0;
     for (uint32_t i = 0; i < s->words; i++)
         for (uint64_t m = bits[i]; m; m &= m - 1, k++)
-            if (k < cap) out[k] = g->ranges[i * 64 + (uint32_t)__builtin_ctzll(m)];
+            if (k < cap) out[k] = g->ranges[(s->first + i) * 64 + (uint32_t)__builtin_ctzll(m)];
     return k;
 }
 

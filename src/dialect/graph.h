@@ -6,7 +6,7 @@
 
 /* A set of ranges, a bit each in the order in which the graph made them. */
 typedef struct kn_set {
-    uint32_t words; /* 0: empty; 1: `one` */
+    uint32_t first, words; /* the words there are, what lies outside them is not in it; words 0: empty; 1: `one` */
     union {
         uint64_t        one;
         const uint64_t *many;

@@ -38,9 +38,11 @@ bool kl_group_before(const kl_fuse *z, int a, int b) { return z->before[b][a / 6
 bool kl_group_edge(kl_fuse *z, int a, int b) {
     if (a == b || kl_group_before(z, a, b)) return true;
     if (kl_group_before(z, b, a)) return kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: kernels wait for each other");
+    bool more = false; /* most groups are new when they get an edge: nothing stands before them */
+    for (size_t w = 0; w < z->before_words && !more; w++) more = z->before[a][w] != 0;
     for (size_t x = 0; x < z->ngroup; x++) {
         if ((int)x != b && !kl_group_before(z, b, (int)x)) continue;
-        for (size_t w = 0; w < z->before_words; w++) z->before[x][w] |= z->before[a][w];
+        for (size_t w = 0; w < z->before_words && more; w++) z->before[x][w] |= z->before[a][w];
         z->before[x][a / 64] |= (uint64_t)1 << (a % 64);
     }
     return true;
@@ -120,16 +122,18 @@ bool kl_group_order(kl_fuse *z, int *order, int *count) {
     /* A group after all that must precede it: sizes of closed sets ascend along every edge. */
     int n = (int)z->ngroup;
     int *size = kn_arena_get(&z->arena, (size_t)(n + 1) * sizeof *size);
-    if (!size) return kn_oom(z->f);
+    int *at   = kn_arena_get(&z->arena, (size_t)(n + 1) * sizeof *at);
+    if (!size || !at) return kn_oom(z->f);
+    memset(at, 0, (size_t)(n + 1) * sizeof *at);
     for (int i = 0; i < n; i++) {
         size[i] = 0;
         for (size_t w = 0; w < z->before_words; w++) size[i] += __builtin_popcountll(z->before[i][w]);
+        if (size[i] >= n) return kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: no order of the kernels");
+        at[size[i] + 1]++;
     }
-    /* Stable counting sort; among equals the group made last (its results lie nearest the inputs) runs first. */
-    int at = 0;
-    for (int s = 0; s < n && at < n; s++)
-        for (int i = n; i-- > 0;)
-            if (size[i] == s) order[at++] = i;
-    *count = at;
-    return at == n || kn_fail(z->f, KN_ERR_INTERNAL, "rangeify: no order of the kernels");
+    for (int s = 1; s <= n; s++) at[s] += at[s - 1];
+    /* Among equals the group made last (its results lie nearest the inputs) runs first. */
+    for (int i = n; i-- > 0;) order[at[size[i]]++] = i;
+    *count = n;
+    return true;
 }

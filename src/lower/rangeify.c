@@ -229,9 +229,9 @@ static kn_ref group_sink(kl_fuse *z, int g) {
         int64_t       from = z->storage[z->info[kl_stored_value(z->g, o->store)].storage].slot;
         ok = add_store(z, &s, o->slot, gr->range[0], read_slot(z, from, gr->range[0], 0), 1);
     }
-    for (size_t i = z->nstorage; i-- > 0 && ok;) { /* values first: the inner ones were met last */
+    for (int i = gr->copy ? -1 : gr->storage; i >= 0 && ok; i = z->storage[i].next) {
         const kl_storage *st = &z->storage[i];
-        if (kl_group_of(z, st->group) != g || gr->copy || st->stage) continue;
+        if (st->stage) continue;
         kg_made_of(z->r, z->g, st->node);
         const kl_use *u    = &z->use[st->use];
         kn_ref        flat = in_loops_of(z, kl_flat(z, st->use), st->group, g);
@@ -537,6 +537,16 @@ static void fuse_free(kl_fuse *z) {
     kg_free(z->r);
 }
 
+/* What each group writes, values first: the inner ones were met last. */
+static void list_storage(kl_fuse *z) {
+    for (size_t g = 0; g < z->ngroup; g++) z->group[g].storage = -1;
+    for (size_t i = 0; i < z->nstorage; i++) {
+        kl_group *gr       = &z->group[kl_group_of(z, z->storage[i].group)];
+        z->storage[i].next = gr->storage;
+        gr->storage        = (int)i;
+    }
+}
+
 bool kl_rangeify(kl_program *p, kn_fault *f) {
     kl_fuse z     = {.p = p, .g = p->g, .f = f};
     kl_cut  c     = {0};
@@ -554,6 +564,7 @@ bool kl_rangeify(kl_program *p, kn_fault *f) {
     if (!find_stores(&z) || !kl_decide(&z) || !kl_hazards(&z) || !kl_merge(&z) || !build_values(&z)) goto done;
     if (!(order = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *order))) goto oom;
     if (!kl_group_order(&z, order, &count)) goto done;
+    list_storage(&z);
     if (!(kernel_of = kn_arena_get(&z.arena, (z.ngroup + 1) * sizeof *kernel_of))) goto oom;
     ok = true;
     for (int i = 0; i < count && ok; i++) {

@@ -59,6 +59,7 @@ typedef struct kl_storage {
     int     group;
     int     out;     /* -1: a temporary; else the STORE whose PARAM holds it */
     int64_t slot;    /* PARAM slot, or nparam + number of the temporary; of a stage the LOCAL buffer's number */
+    int     next;    /* of the group's, -1; see kl_group.storage */
     bool    stage;   /* LOCAL, filled inside loops that all its readers share */
     bool    staged[KN_MAX_RANK]; /* of a stage: the axes it holds; the others are the shared loops */
     kn_ref  buffer, filled;      /* of a stage: the BUFFER, and the END that fills it once built */
@@ -72,6 +73,7 @@ typedef struct kl_group {
     int    size;               /* operations in place, counted for each use */
     int    into;               /* 1 + the group it has merged with, whose loops hold its own; 0: none */
     kn_ref call;               /* the CALL of a host's function that it is, without loops (custom.c); 0: none */
+    int    storage;            /* once all is decided: the last that it writes, -1 none */
     int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
 } kl_group;
 

@@ -91,7 +91,49 @@ static void random_programs(void) {
     for (int i = 1; i <= 400; i++) one_program(i);
 }
 
+/* Sums of random ranges out of many, some of them closed again: the sets, held against a table. */
+static void sets_of_ranges(void) {
+    enum { RANGES = 300, NODES = 400 };
+    static bool has[NODES][RANGES];
+    kn_graph   *g = kg_new(NULL);
+    kn_ref      range[RANGES], node[NODES];
+    memset(has, 0, sizeof has);
+    for (int i = 0; i < RANGES; i++) range[i] = kg_range(g, kg_idx(g, 2), i, KN_AXIS_LOOP);
+    for (int n = 0; n < NODES; n++) {
+        int a = (int)draw((uint64_t)n + 1) - 1, r = (int)draw(RANGES);
+        kn_ref x = a < 0 ? kg_int(g, KN_INDEX, n) : node[a];
+        if (a >= 0) memcpy(has[n], has[a], sizeof has[n]);
+        if (draw(4)) {
+            node[n]   = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, x, kg_idx(g, 3)), range[r]);
+            has[n][r] = true;
+        } else {
+            node[n]   = kg_reduce_ranges(g, x, KN_OP_ADD, &range[r], 1);
+            has[n][r] = false;
+        }
+        if (n && draw(3) == 0) {
+            int b   = (int)draw((uint64_t)n);
+            node[n] = kg_op2(g, KN_OP_ADD, node[n], node[b]);
+            for (int k = 0; k < RANGES; k++) has[n][k] |= has[b][k];
+        }
+        kn_ref listed[RANGES];
+        int    count = 0, got = kg_ranges(g, node[n], listed, RANGES);
+        for (int k = 0; k < RANGES; k++) {
+            if (!CHECK_EQ(kg_depends(g, node[n], range[k]), has[n][k])) break;
+            if (has[n][k] && count < got) CHECK_EQ(listed[count], range[k]);
+            count += has[n][k];
+        }
+        CHECK_EQ(got, count);
+        for (int b = 0; b < n; b += 7) {
+            bool within = true;
+            for (int k = 0; k < RANGES; k++) within = within && (!has[b][k] || has[n][k]);
+            CHECK_EQ(kg_ranges_within(g, node[b], node[n]), within);
+        }
+    }
+    kg_free(g);
+}
+
 int main(void) {
     RUN(random_programs);
+    RUN(sets_of_ranges);
     return check_result();
 }
