@@ -409,7 +409,10 @@ static kn_ref expand_end(kl_grow *e, kn_ref n) {
     kn_ref body = e->map[kg_at(e->g, n, 0)];
     for (uint32_t i = kg_nsrc(e->g, n); i-- > 1 && body;) {
         kn_ref r = kg_at(e->g, n, i);
-        if (!ko_is_lane(type_of(e->g, r))) body = kg_end(e->g, body, &r, 1);
+        if (ko_is_lane(type_of(e->g, r))) continue;
+        if (kg_max(e->g, kg_at(e->g, r, 0)) < 1) return kg_list(e->g, KN_OP_GROUP, NULL, 0); /* it never runs */
+        body = keep_inside(e, body, r);
+        body = body ? kg_end(e->g, body, &r, 1) : 0;
     }
     return body;
 }
