@@ -1,6 +1,8 @@
 /* choose.c - options by chance: each edits the nest or is refused by it. */
 #include "choose.h"
 
+#include <string.h>
+
 enum { LARGEST_TILE = 128 }; /* elements of what is expanded */
 
 uint64_t choose_draw(uint64_t *state, uint64_t n) {
@@ -51,6 +53,24 @@ static kn_opt draw_opt(const kl_kernel *k, const kn_nest *nest, uint64_t *state)
     return o;
 }
 
+/* Whether the list can be as a whole: what memory options ask for is found only when they are applied. */
+static bool applies(const kl_kernel *k) {
+    kn_graph *g      = kg_new(NULL);
+    kn_ref    root   = kg_copy(g, k->g, k->root);
+    ko_panels panels = {.next = (int64_t)k->nargs};
+    kn_nest   nest;
+    kn_fault  f  = {0};
+    bool      ok = root && ko_nest(g, root, &nest, &f);
+    for (int i = 0; i < k->nopts && ok; i++) ok = ko_edit(&nest, &k->opts[i], &f);
+    ok = ok && ko_apply(g, root, &nest, &panels, &f);
+    kg_free(g);
+    return ok;
+}
+
+static bool on_memory(const kn_opt *o) {
+    return o->op == KN_OPT_STAGE || o->op == KN_OPT_PREFETCH || o->op == KN_OPT_STREAM;
+}
+
 int choose_opts(kl_kernel *k, uint64_t *state, int most) {
     kn_nest  nest;
     kn_fault f       = {0};
@@ -75,6 +95,11 @@ int choose_opts(kl_kernel *k, uint64_t *state, int most) {
             if (!ko_edit(&nest, &swap, &f)) break;
             k->opts[k->nopts++] = swap;
         }
+    }
+    for (int i = k->nopts; i-- > 0;) { /* one by one, until the rest can be */
+        if (!on_memory(&k->opts[i]) || applies(k)) continue;
+        memmove(k->opts + i, k->opts + i + 1, (size_t)(--k->nopts - i) * sizeof *k->opts);
+        refused++;
     }
     return refused;
 }
