@@ -12,7 +12,6 @@ enum { MAX_CHAIN = 8, MAX_CHAINS = 32 };
 typedef struct kl_chain {
     kn_ref   end, range[MAX_CHAIN], body; /* outermost first */
     int      n;
-    uint64_t open;  /* the ranges around it, as a hash of their set */
     int64_t  taken; /* vector registers */
 } kl_chain;
 
@@ -28,8 +27,7 @@ static int64_t registers_of(const kn_graph *g, kn_ref store, const kn_machine *m
 
 /* The chain that ends at n; false: n is not the outermost END of a reduction. */
 static bool chain_at(const kn_graph *g, kn_ref n, const kn_machine *m, kl_chain *c) {
-    kn_ref open[KN_MAX_NEST];
-    *c     = (kl_chain){.end = n};
+    *c = (kl_chain){.end = n};
     for (; kg_op(g, n) == KN_OP_END; n = kg_at(g, n, 0)) {
         if (c->n == MAX_CHAIN || kg_op(g, kg_at(g, kg_at(g, n, 1), 0)) != KN_OP_CONST) return false;
         c->range[c->n++] = kg_at(g, n, 1);
@@ -41,13 +39,11 @@ static bool chain_at(const kn_graph *g, kn_ref n, const kn_machine *m, kl_chain 
     if (kg_op(g, n) != KN_OP_GROUP) c->taken = registers_of(g, n, m);
     for (uint32_t k = 0; kg_op(g, n) == KN_OP_GROUP && k < kg_nsrc(g, n); k++)
         c->taken += registers_of(g, kg_at(g, n, k), m);
-    int around = kg_ranges(g, c->end, open, KN_COUNT(open));
-    for (int i = 0; i < KN_MIN(around, KN_COUNT(open)); i++) c->open += open[i] * UINT64_C(0x9e3779b97f4a7c15);
-    return around <= KN_COUNT(open);
+    return true;
 }
 
 static bool same_loops(const kn_graph *g, const kl_chain *a, const kl_chain *b) {
-    if (a->n != b->n || a->open != b->open) return false;
+    if (a->n != b->n || !kg_ranges_within(g, a->end, b->end) || !kg_ranges_within(g, b->end, a->end)) return false;
     for (int i = 0; i < a->n; i++) {
         kn_ref x = a->range[i], y = b->range[i];
         if (kg_at(g, x, 0) != kg_at(g, y, 0) || kg_field(g, x, KN_F_RANGE_type) != kg_field(g, y, KN_F_RANGE_type))
