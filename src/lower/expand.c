@@ -352,6 +352,9 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
     } else {
         s.identity[0] = kg_identity(g, (int)kg_field(g, n, KN_F_REDUCE_op), kg_dtype(g, n));
     }
+    bool runs = true;
+    for (uint32_t i = 1; i < kg_nsrc(g, n); i++) runs &= kg_max(g, kg_at(g, kg_at(g, n, i), 0)) > 0;
+    if (!runs) return s.combine ? kg_list(g, KN_OP_TUPLE, s.identity, s.n) : s.identity[0];
     for (uint32_t i = 1; i < kg_nsrc(g, n); i++) {
         kn_ref r = kg_at(g, n, i);
         if (!ko_is_lane(type_of(g, r))) {
