@@ -63,6 +63,7 @@ typedef struct ko_copy { /* made already: what stands in it, over which loops */
 typedef struct ko_copies {
     ko_copy copy[MAX_COPIES];
     int     n;
+    bool    threads, large; /* why some could not be */
 } ko_copies;
 
 /* Clones of a loop copy the same panel where it does not depend on the loop: they share one. */
@@ -153,7 +154,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
             bool lane = ko_is_lane(type), sum = type == KN_AXIS_REDUCE || type == KN_AXIS_UNROLL;
             bool inside = lane || global || (o->axis >= 0 ? place > o->axis : sum);
             if (place < 0 || lane != (pass == 1)) continue;
-            if (type == KN_AXIS_THREAD && inside && !global) return 0;
+            if (type == KN_AXIS_THREAD && inside && !global) return copies->threads = true, 0;
             sums |= sum || type == KN_AXIS_GROUP_REDUCE;
             if (!inside) continue;
             int at = n++;
@@ -183,7 +184,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
         if (i == n - 1 && n > 1 && o->more >= size) size = o->more;
         else if (i == n - 1 && n > 1 && !o->more && !lanes) size = pitch_of(size, item);
     }
-    if (size < 1 || size > (global ? INT64_MAX : (int64_t)KN_STAGE_BYTES) / item) return 0;
+    if (size < 1 || size > (global ? INT64_MAX : (int64_t)KN_STAGE_BYTES) / item) return copies->large = true, 0;
     if (!made) {
         int dt      = kg_dtype(g, value);
         fill.source = kg_substitute(g, value, in, fill.fresh, n);
@@ -242,8 +243,12 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
         if (staged) add_swap(s, &w, value, staged);
     }
     if (!w.n && !s->f->code)
-        kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there that fits %s memory",
-                (long long)o->arg, o->axis == KN_STAGE_GLOBAL ? "GLOBAL" : "LOCAL");
+        kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there%s%.0lld%s", (long long)o->arg,
+                copies.threads ? " for each thread: STAGE:"
+                : copies.large ? " that fits LOCAL memory: STAGE:"
+                               : "",
+                copies.threads || copies.large ? (long long)o->arg : 0,
+                copies.threads || copies.large ? ":GLOBAL copies it first" : "");
     sink = do_swaps(s, &w, sink);
     if (own) kn_free(kg_alloc(g), own, size * sizeof *own);
     if (last) kn_free(kg_alloc(g), last, size * sizeof *last);

@@ -80,6 +80,8 @@ static void says_what_is_wrong(kn_context *kn) {
     CHECK_EQ(kn_set_opts(kn, "r_*", "SPLIT:2:8:UPCAST"), KN_OK);
     CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG,
                 "\"r_*\" do not suit the kernel r_48_48_48: SPLIT:2:8:UPCAST: a reduction splits into");
+    CHECK_EQ(kn_set_opts(kn, "r_*", "SPLIT:1:8:LOOP SWAP:0:1 SPLIT:1:8:THREAD:top STAGE:1:0"), KN_OK);
+    CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG, "for each thread: STAGE:1:GLOBAL copies it first");
     CHECK_EQ(kn_set_opts(kn, "r_*", NULL), KN_OK);
     CHECK(run(kn, &split) > 0);
 }
