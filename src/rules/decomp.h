@@ -13,6 +13,7 @@ kn_ref kn_decomp_exp2(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_log2(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_sin(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_pow(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_threefry(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_sqrt(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_trunc(kn_rw *rw, kn_ref n);
 

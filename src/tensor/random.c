@@ -23,11 +23,16 @@ static kn_ref random_block(const kt_call *c, kn_ref counter) {
     return kg_op2(c->g, KN_OP_THREEFRY, counter, node);
 }
 
-/* Uniform in [0, 1) from the 24 high bits of the word of u64 `block` that starts at bit `shift`: a multiple of 2^-24,
- * so the conversion and the product are exact. */
-static kn_ref random_unit(const kt_call *c, kn_ref block, kn_ref shift) {
+/* A word of a block. */
+static kn_ref random_word_of(const kt_call *c, kn_ref block, bool high) {
     kn_graph *g = c->g;
-    kn_ref    word = kg_cast(g, shift ? kg_op2(g, KN_OP_SHR, block, shift) : block, KN_U32);
+    return kg_cast(g, high ? kg_op2(g, KN_OP_SHR, block, kg_int(g, KN_U64, 32)) : block, KN_U32);
+}
+
+/* Uniform in [0, 1) from the 24 high bits of a word: a multiple of 2^-24, so the conversion and the product are
+ * exact. */
+static kn_ref random_unit(const kt_call *c, kn_ref word) {
+    kn_graph *g = c->g;
     kn_ref    high = kg_op2(g, KN_OP_SHR, word, kg_int(g, KN_U32, 8));
     return kg_op2(g, KN_OP_MUL, kg_cast(g, high, KN_F32), kg_float(g, KN_F32, 0x1p-24));
 }
@@ -52,8 +57,9 @@ static kn_ref random_uniform(const kt_call *c, int64_t n, const int64_t *dims, i
     kn_graph *g = c->g;
     kn_ref    e = kt_iota(c, n, 1, 0), two = kg_idx(g, 2);
     kn_ref    block = random_block(c, kg_cast(g, kg_op2(g, KN_OP_IDIV, e, two), KN_U64));
-    kn_ref    shift = kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_MOD, e, two), kg_idx(g, 32));
-    return kg_reshape(g, random_unit(c, block, kg_cast(g, shift, KN_U64)), dims, rank);
+    kn_ref    odd = kg_op2(g, KN_OP_CMPNE, kg_op2(g, KN_OP_MOD, e, two), kg_idx(g, 0));
+    kn_ref    word = kg_op3(g, KN_OP_WHERE, odd, random_word_of(c, block, true), random_word_of(c, block, false));
+    return kg_reshape(g, random_unit(c, word), dims, rank);
 }
 
 kn_tensor *kn_rand(kn_context *kn, const kn_dim *user, int rank) {
@@ -73,7 +79,7 @@ kn_tensor *kn_randn(kn_context *kn, const kn_dim *user, int rank) {
     if (!random_begin(&c, "kn_randn", kn, user, rank, dims, &n, &t)) return t;
     kn_graph *g = c.g;
     kn_ref    block = random_block(&c, kg_cast(g, kt_iota(&c, n, 1, 0), KN_U64));
-    kn_ref    u = random_unit(&c, block, 0), v = random_unit(&c, block, kg_int(g, KN_U64, 32));
+    kn_ref    u = random_unit(&c, random_word_of(&c, block, false)), v = random_unit(&c, random_word_of(&c, block, true));
     kn_ref    log = kg_op1(g, KN_OP_LOG2, kg_op2(g, KN_OP_SUB, kg_float(g, KN_F32, 1), u));
     kn_ref radius  = kg_op1(g, KN_OP_SQRT, kg_op2(g, KN_OP_MUL, log, kg_float(g, KN_F32, -2 * 0.69314718055994530942)));
     kn_ref    turn = kg_op1(g, KN_OP_SIN, kg_op2(g, KN_OP_MUL, v, kg_float(g, KN_F32, 2 * 3.14159265358979323846)));

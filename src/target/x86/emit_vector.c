@@ -288,6 +288,13 @@ static void en_shift(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
+static void en_turn(kx_writer *e, kn_ref n, int bytes) {
+    int d = kx_dst(e, n), x = kx_get(e, en_src(e, en_src(e, n, 0), 0), bytes, e->v2, n);
+    kx_put(e, kx_imm(kx_i3(kn_dsize(kg_dtype(e->g, n)) == 8 ? KX_VPROLQI : KX_VPROLDI, bytes, d, x, 0),
+                     e->p->value[n].turned));
+    kx_done(e, n, d);
+}
+
 static void en_one_integer(kx_writer *e, kn_ref n, int bytes) {
     bool bcast;
     int  d = kx_dst(e, n), dt = kg_dtype(e->g, n);
@@ -507,6 +514,10 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
             kx_avx2_shift_right(e, n, bytes);
         else
             en_shift(e, n, bytes);
+        return;
+    case KN_OP_OR:
+        if (!e->p->value[n].turned) break;
+        en_turn(e, n, bytes);
         return;
     case KN_OP_IDIV:
     case KN_OP_MOD: kx_emit_divide_lanes(e, n, bytes); return;

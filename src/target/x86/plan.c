@@ -114,6 +114,10 @@ static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         if (kg_op(g, prev) != KN_OP_CONST) out[m++] = prev;
         return m;
     }
+    if (p->value[n].turned) {
+        out[0] = kg_at(g, kg_at(g, n, 0), 0);
+        return 1;
+    }
     switch (op) {
     case KN_OP_LOAD:
     case KN_OP_PREFETCH: m += pl_place_operands(p, kg_at(g, n, 0), out + m); break;
@@ -193,6 +197,23 @@ static bool pl_is_step(const kx_plan *p, kn_ref n) {
     return l >= 0 && p->loop_of[p->value[n].at - 1] == l;
 }
 
+static int64_t pl_shift_of(const kn_graph *g, kn_ref n, int op) { /* 0: by no constant */
+    bool by = kg_op(g, n) == KN_OP_INS && kx_op(g, n) == op && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST;
+    return by ? kg_const_int(g, kg_at(g, n, 1)) : 0;
+}
+
+/* AVX-512 has rotations; of u32 and u64. */
+static uint8_t pl_turns(const kx_plan *p, kn_ref n) {
+    const kn_graph *g = p->g;
+    int             bits = 8 * kn_dsize(kg_dtype(g, n));
+    if (!p->avx512 || kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_OR || !kx_is_lanes(g, n) || bits < 32) return 0;
+    if (kn_dtypes[kg_dtype(g, n)].kind != 'U') return 0;
+    kn_ref  a = kg_at(g, n, 0), b = kg_at(g, n, 1);
+    int64_t left = pl_shift_of(g, a, KN_OP_SHL), right = pl_shift_of(g, b, KN_OP_SHR);
+    bool    turns = left > 0 && right > 0 && left + right == bits && kg_at(g, a, 0) == kg_at(g, b, 0);
+    return turns && kg_op(g, kg_at(g, a, 0)) != KN_OP_CONST ? (uint8_t)left : 0;
+}
+
 static void pl_count_uses(kx_plan *p) {
     kn_ref o[KX_MAX_OPERANDS];
     for (uint32_t i = p->n; i-- > 0;) {
@@ -201,8 +222,9 @@ static void pl_count_uses(kx_plan *p) {
         if (op == KN_OP_STORE || op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, x))
             p->value[x].needed = true;
         if (!p->value[x].needed) continue;
-        p->value[x].step = pl_is_step(p, x);
-        int m            = pl_operands(p, x, o);
+        p->value[x].step   = pl_is_step(p, x);
+        p->value[x].turned = pl_turns(p, x);
+        int m              = pl_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
