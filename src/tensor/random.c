@@ -79,7 +79,8 @@ kn_tensor *kn_randn(kn_context *kn, const kn_dim *user, int rank) {
     if (!random_begin(&c, "kn_randn", kn, user, rank, dims, &n, &t)) return t;
     kn_graph *g = c.g;
     kn_ref    block = random_block(&c, kg_cast(g, kt_iota(&c, n, 1, 0), KN_U64));
-    kn_ref    u = random_unit(&c, random_word_of(&c, block, false)), v = random_unit(&c, random_word_of(&c, block, true));
+    kn_ref    u = random_unit(&c, random_word_of(&c, block, false));
+    kn_ref    v = random_unit(&c, random_word_of(&c, block, true));
     kn_ref    log = kg_op1(g, KN_OP_LOG2, kg_op2(g, KN_OP_SUB, kg_float(g, KN_F32, 1), u));
     kn_ref radius  = kg_op1(g, KN_OP_SQRT, kg_op2(g, KN_OP_MUL, log, kg_float(g, KN_F32, -2 * 0.69314718055994530942)));
     kn_ref    turn = kg_op1(g, KN_OP_SIN, kg_op2(g, KN_OP_MUL, v, kg_float(g, KN_F32, 2 * 3.14159265358979323846)));
