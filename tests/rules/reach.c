@@ -1,4 +1,4 @@
-/* reach.c - all values while the cases stay below some ten millions, then fewer. */
+/* reach.c - all values while the cases are those of three 8-bit integers, then fewer. */
 #include "rules/reach.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #ifdef KN_SLOW
 enum { BUDGET = 1 << 16 };
 #else
-enum { BUDGET = 1 << 25 };
+enum { BUDGET = 1 << 24 };
 #endif
 
 kn_reach kn_reach_of(const kn_proof *p, const int *dt) {

@@ -1,7 +1,7 @@
 /* Every value-preserving rule is proved: the declarative ones by trying all values, those that call C (and those on ops
  * that are not elementwise) by evaluating both sides whenever they fire.
  *
- * All values: of 8-bit integers while the cases stay below some ten millions, else of 4-bit integers; of f8 and f16
+ * All values: of up to three 8-bit integers, else of 4-bit integers; of f8 and f16
  * where one or two variables are left, else a list of special values; of index a range around zero. A variable whose
  * bounds a rule reads takes every interval around its value. */
 #include "check.h"

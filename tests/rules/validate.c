@@ -2,11 +2,15 @@
 #include "rules/validate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "dialect/eval.h"
 
 enum { TRIALS = 24 };
+
+/* How near both sides must be. */
+typedef enum validate_as { VALIDATE_BITS, VALIDATE_FAST, VALIDATE_UNITS } validate_as;
 
 static kn_validation *current;
 
@@ -96,10 +100,18 @@ static bool compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scala
     return defined;
 }
 
-static bool same_value(int dt, kn_scalar a, kn_scalar b, bool fast) {
+/* Floats of a dtype in order, neighbours one apart. */
+static int64_t in_order(kn_scalar v, int dt) {
+    uint64_t bits = 0, sign = (uint64_t)1 << (8 * kn_dsize(dt) - 1);
+    kn_store_scalar(&bits, dt, v);
+    return bits & sign ? -(int64_t)(bits ^ sign) : (int64_t)bits;
+}
+
+static bool same_value(int dt, kn_scalar a, kn_scalar b, validate_as as) {
     if (!kn_is_float(dt)) return a.i == b.i;
-    if (a.f != a.f || b.f != b.f) return fast || (a.f != a.f && b.f != b.f);
-    if (fast) return a.f == b.f || isinf(a.f) || isinf(b.f) || fabs(a.f - b.f) <= 1e-2 * fabs(a.f);
+    if (a.f != a.f || b.f != b.f) return as == VALIDATE_FAST || (a.f != a.f && b.f != b.f);
+    if (as == VALIDATE_FAST) return a.f == b.f || isinf(a.f) || isinf(b.f) || fabs(a.f - b.f) <= 1e-2 * fabs(a.f);
+    if (as == VALIDATE_UNITS) return llabs(in_order(a, dt) - in_order(b, dt)) <= KN_VALIDATE_UNITS;
     return !memcmp(&a.f, &b.f, sizeof a.f);
 }
 
@@ -146,7 +158,7 @@ static bool same_tensors(kn_graph *g, kn_ref from, kn_ref to, const kn_ref *orde
         for (int64_t k = 0; same && k < a.numel; k++) {
             int64_t at = k * kn_dsize(a.dtype);
             same       = same_value(a.dtype, kn_load_scalar((char *)a.data + at, a.dtype),
-                                    kn_load_scalar((char *)b.data + at, a.dtype), false);
+                                    kn_load_scalar((char *)b.data + at, a.dtype), VALIDATE_BITS);
         }
     }
 done:
@@ -159,8 +171,9 @@ done:
 
 /* ---- the interface ----------------------------------------------------------------------------------------------- */
 
-bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *seed, long *trials, char *text,
-                      size_t cap) {
+/* Evaluates both; false with a text when they differ. *trials counts what was compared, 0 when nothing could be. */
+static bool validate_pair(kn_graph *g, kn_ref from, kn_ref to, validate_as as, uint64_t *seed, long *trials, char *text,
+                          size_t cap) {
     kn_ref     roots[2] = {from, to}, *order = NULL;
     uint32_t   n;
     kn_scalar *value = NULL;
@@ -179,7 +192,7 @@ bool kn_validate_pair(kn_graph *g, kn_ref from, kn_ref to, bool fast, uint64_t *
     for (int t = 0; t < TRIALS && same; t++) {
         if (!compute(g, order, n, value, seed)) continue;
         ++*trials;
-        same = same_value(kg_dtype(g, from), value[from], value[to], fast);
+        same = same_value(kg_dtype(g, from), value[from], value[to], as);
         if (same) continue;
         bool fl = kn_is_float(kg_dtype(g, from));
         int  at = snprintf(text, cap, "%.17g, not %.17g, where", fl ? value[to].f : (double)value[to].i,
@@ -204,12 +217,17 @@ void kn_validate_begin(kn_validation *v) {
 void kn_validate_end(void) { current = NULL; }
 
 void kn_validate_hook(kn_rw *rw, int rule, kn_ref from, kn_ref to) {
-    if (!current || !*kn_rules[rule].exact) return;
+    const char *mark = kn_rules[rule].exact;
+    validate_as as   = !strcmp(mark, "fast") ? VALIDATE_FAST : VALIDATE_BITS;
+    if (!current) return;
+    if (!*mark) {
+        if (strncmp(kn_rules[rule].group, "decomp", 6) != 0) return;
+        as = VALIDATE_UNITS;
+    }
     long trials;
     char text[600];
     current->firings++;
-    if (kn_validate_pair(rw->g, from, to, !strcmp(kn_rules[rule].exact, "fast"), &current->seed, &trials, text,
-                         sizeof text)) {
+    if (validate_pair(rw->g, from, to, as, &current->seed, &trials, text, sizeof text)) {
         current->trials += trials;
         if (trials && rule < 4096) current->checked[rule]++;
         return;
