@@ -22,6 +22,8 @@ static const firing_way ways[] = {
 #if KN_TARGET_X86
     {"x86:avx2", KN_STAGE_SELECT, 0},
     {"x86:avx512", KN_STAGE_SELECT, 0},
+#elif defined(KN_G_select_x86) /* its rules at least, on another machine */
+    {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_select_x86},
 #endif
     {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_decomp_round}, /* a target without any function, roots included */
     {"c", KN_STAGE_RANGEIFY, KN_GROUPS_SIMPLIFY | KN_RW_FAST},
