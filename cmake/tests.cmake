@@ -105,6 +105,10 @@ if(TARGET test_rules_z3)
   add_test(NAME rules.widths COMMAND test_rules_z3 --all WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   set_tests_properties(rules.widths PROPERTIES LABELS full SKIP_RETURN_CODE 77 TIMEOUT 3600)
 endif()
+if(TARGET test_rules_proofs)
+  add_test(NAME rules.f32 COMMAND test_rules_proofs --f32 WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  set_tests_properties(rules.f32 PROPERTIES LABELS full TIMEOUT 3600)
+endif()
 
 # examples/*.c are what a user would write: koine.h alone. Built and run.
 file(GLOB _examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)

@@ -80,7 +80,8 @@ static void totals(const kn_firings *f, kn_str *out) {
     kn_str_putf(
         out,
         ", and Z3 (`rules.z3`): %d over all integers, %d over every integer dtype up to 64 bits, %d narrower, %d "
-        "over bools; %d over every float dtype up to f64, %d narrower; %d by all values alone |\n",
+        "over bools; %d over every float dtype up to f64, %d narrower; %d by all values alone, those of f32 included "
+        "(`rules.f32`) |\n",
         all, wide, narrow, bools, real, half, only);
     kn_str_putf(out,
                 "| %d | value-preserving, but C or not elementwise: both sides evaluated at each of %llu firings "

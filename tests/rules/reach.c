@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "rules/widths.h"
+
 #ifdef KN_SLOW
 enum { BUDGET = 1 << 16 };
 #else
@@ -41,6 +43,11 @@ bool kn_reach_all(const kn_reach *r, int bytes) {
     return (bytes == 1 && r->floats <= 2) || (bytes == 2 && r->floats == 1);
 }
 
+bool kn_reach_f32(const kn_proof *p) {
+    const kn_width *w = kn_width_of(p->rule);
+    return p->nvars == 1 && p->type_mask[p->var_type[0]] >> KN_F32 & 1 && w && !w->floats;
+}
+
 void kn_reach_text(const kn_proof *p, char *text, size_t cap) {
     size_t n                    = 0;
     bool   said[KN_DTYPE_COUNT] = {false};
@@ -65,7 +72,8 @@ void kn_reach_text(const kn_proof *p, char *text, size_t cap) {
             n += (size_t)snprintf(text + n, cap - n, "%sindex to %lld", sep, (long long)r.index);
         else
             n += (size_t)snprintf(text + n, cap - n, "%s%s", sep,
-                                  kn_reach_all(&r, 2)   ? "f8, f16"
+                                  kn_reach_f32(p)       ? "f8, f16, f32"
+                                  : kn_reach_all(&r, 2) ? "f8, f16"
                                   : kn_reach_all(&r, 1) ? "f8, samples of f16"
                                                         : "samples of f8, f16");
     }

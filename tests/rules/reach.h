@@ -25,6 +25,8 @@ typedef struct kn_reach {
 kn_reach kn_reach_of(const kn_proof *p, const int *dt);
 /* Are all values of a float of so many bytes tried, not samples? */
 bool kn_reach_all(const kn_reach *r, int bytes);
+/* All of f32 too, in `make check-full`: a rule of one float that Z3 has no words for. */
+bool kn_reach_f32(const kn_proof *p);
 /* In words: "8-bit integers; all of f8 and f16". */
 void kn_reach_text(const kn_proof *p, char *text, size_t cap);
 
