@@ -493,7 +493,7 @@ static void floats_hold(void) {
     int n = 0;
     for (int i = 0; i < kn_proof_count; i++) {
         static prover q;
-        if (!kn_reach_f32(&kn_proofs[i])) continue;
+        if (!kn_reach_f32(&kn_proofs[i]) || (only && strcmp(kn_rules[kn_proofs[i].rule].name, only) != 0)) continue;
         q = (prover){.p = &kn_proofs[i]};
         n++;
         bool ok = prove_f32(&q);
@@ -749,9 +749,11 @@ static void every_rule_fires(void) {
     }
 }
 
-/* NAME: the proof and the tests of the rules of that name alone. --f32: over all of f32, what Z3 does not prove. */
+/* NAME: the proof and the tests of the rules of that name alone. --f32 [NAME]: over all of f32, what Z3 does not
+ * prove. */
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "--f32")) {
+        only = argc > 2 ? argv[2] : NULL;
         RUN(floats_hold);
         return check_result();
     }
