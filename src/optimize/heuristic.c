@@ -84,9 +84,16 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
 /* Lanes for a reduction of that extent, so that whole vectors and the rest one by one take the fewest steps. */
 static int64_t sum_lanes(const ko_view *v, int64_t extent) {
     int64_t best = v->lanes;
+    if (extent < 2 * best && __builtin_popcountll((uint64_t)(extent % best)) <= 2) return extent; /* in few pieces */
     for (int64_t w = v->lanes / 2; w >= 4; w /= 2)
         if (extent / w + extent % w < extent / best + extent % best) best = w;
     return best;
+}
+
+/* Accesses that walk so many elements of a sum. */
+static double sum_accesses(const ko_view *v, int64_t extent) {
+    int64_t w = sum_lanes(v, extent);
+    return (double)(extent / w * (w / v->lanes + __builtin_popcountll((uint64_t)(w % v->lanes))) + extent % w);
 }
 
 /* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */
@@ -115,8 +122,8 @@ static double cost_of(const ko_view *v, int lane) {
         bool             depends = lane >= 0 && a->reduce && kg_depends(v->g, a->reduce, v->nest->origin[lane].range);
         if (a->reduce && !depends) {
             if (reduce_lanes(v, a->reduce, &own)) {
-                int64_t e = v->nest->origin[own].extent, l = sum_lanes(v, e);
-                w         = (double)(e / l + e % l) / (double)e;
+                int64_t e = v->nest->origin[own].extent;
+                w         = sum_accesses(v, e) / (double)e;
             }
             cost += a->trips * w;
             continue;
