@@ -47,6 +47,8 @@ typedef struct kl_kernel {
     size_t    source_len;
     char     *listing; /* of machine code, as text: listing_len + 1 bytes, or NULL */
     size_t    listing_len;
+    kd_frame  frame; /* kt_output's */
+    uint8_t   unwind[KT_UNWIND];
     bool      machine; /* source is machine code */
     uint32_t  spills;  /* kt_output's */
     kd_fn     fn; /* loaded code, or NULL: interpreted */

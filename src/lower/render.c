@@ -3,6 +3,8 @@
  * Takes: LINEAR. Gives: k->source, a function named k->name in what the target writes, and k->chunks. */
 #include "lower/lower.h"
 
+#include <string.h>
+
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f) {
     const kt_target *t   = kt_of(&p->target);
     kt_output        out = {.chunks = 1};
@@ -14,6 +16,8 @@ bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f) {
     k->machine    = t->machine;
     k->listing    = out.listing;
     k->listing_len = out.listing_size;
+    k->frame       = out.frame;
+    memcpy(k->unwind, out.unwind, sizeof k->unwind);
     k->spills     = out.spills;
     return true;
 }

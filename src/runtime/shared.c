@@ -80,8 +80,14 @@ bool kr_load_code(kn_runtime *s, kl_program *p, void (*warn)(void *user, const c
     int               n = 0, at = 0;
     if (!code) return kn_oom(f);
     for (size_t i = 0; i < p->nkernel; i++) {
-        const kl_kernel *k = &p->kernel[i];
-        if (!k->custom) code[n++] = (kd_code){.name = k->name, .bytes = k->source, .len = k->source_len, .align = 64};
+        kl_kernel *k = &p->kernel[i];
+        if (k->custom) continue;
+        k->frame.body = k->unwind;
+        code[n++]     = (kd_code){.name  = k->name,
+                                  .bytes = k->source,
+                                  .len   = k->source_len,
+                                  .align = 64,
+                                  .frame = k->frame.body_len ? &k->frame : NULL};
     }
     pthread_mutex_lock(&s->lock);
     bool ok = s->native || (kd_native_env(&o, f) && (s->native = kd_native_new(s->a, &o, f)));

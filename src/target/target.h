@@ -7,6 +7,7 @@
 #define KN_TARGET_H
 
 #include "base/machine.h"
+#include "device/native.h"
 #include "rewrite/rewrite.h"
 
 /* The build defines KN_NO_X86 where src/target/x86 is not there. */
@@ -26,6 +27,8 @@ typedef struct kt_choice {
     int              regs;  /* registers of a class to use at most, 0: all; for tests of spilling */
 } kt_choice;
 
+enum { KT_UNWIND = 512 };
+
 /* Render's result: source text, or machine code. Owned by the caller, from the graph's allocator. */
 typedef struct kt_output {
     char    *text; /* 0-terminated, size + 1 bytes; machine code: size bytes */
@@ -33,6 +36,8 @@ typedef struct kt_output {
     char    *listing; /* 0-terminated, listing_size + 1 bytes, where it was asked for of machine code; else NULL */
     size_t   listing_size;
     int64_t  chunks;
+    kd_frame frame; /* of machine code: how to unwind from it; its body is `unwind`, of length 0 where that is unknown */
+    uint8_t  unwind[KT_UNWIND];
     uint32_t spills; /* of machine code: registers that were put by in an innermost loop, stores and loads */
 } kt_output;
 

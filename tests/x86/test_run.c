@@ -5,11 +5,13 @@
 #include "base/base.h"
 #include "check.h"
 #include "device/native.h"
+#include "koine.h"
 #include "target/x86/code.h"
 #include "target/x86/cpu.h"
 #include "target/x86/unwind.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- features -------------------------------------------------------------------------------------------------- */
@@ -348,8 +350,43 @@ static void gdb_sees_through(void) {
         printf("%s\n", text);
 }
 
+/* A kernel of the runtime's that reads what it may not. */
+static int run_torn(void) {
+    kn_config   cfg = {.target = "x86", .threads = 1, .size = sizeof cfg};
+    kn_context *kn  = kn_open(&cfg);
+    kn_dim      n   = 1024;
+    void       *at  = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return 1;
+    kn_scope  *s = kn_begin(kn);
+    kn_tensor *y = kn_keep(kn_sin(kn_wrap(kn, at, KN_F32, &n, 1)));
+    mprotect(at, 4096, PROT_NONE);
+    return kn_end(s) != KN_OK || !y;
+}
+
+static void gdb_sees_kernels(void) {
+    char    self[1024], command[1400];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0 || system("gdb --version >/dev/null 2>&1") != 0) {
+        printf("left out: no gdb\n");
+        return;
+    }
+    self[n] = 0;
+    snprintf(command, sizeof command,
+             "KOINE_JIT=gdb ASAN_OPTIONS=detect_leaks=0:handle_segv=0 DEBUGINFOD_URLS= gdb -nx -batch "
+             "-ex 'set debuginfod enabled off' -ex run -ex bt --args '%s' torn 2>&1",
+             self);
+    char *text = output_of(command);
+    if (!strstr(text, "SIGSEGV")) {
+        printf("left out: gdb cannot run programs here\n");
+        return;
+    }
+    const char *at = strstr(text, " in E_1024 ()"), *top = strstr(text, "main (");
+    if (!CHECK(at && top && at < top)) printf("%s\n", text);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "framed")) return run_framed();
+    if (argc > 1 && !strcmp(argv[1], "torn")) return run_torn();
     if (!kx_cpu_features()) SKIP("no x86-64");
     RUN(as_the_system_says);
     RUN(lowered);
@@ -359,5 +396,6 @@ int main(int argc, char **argv) {
     RUN(object);
     RUN(unwind_limits);
     RUN(gdb_sees_through);
+    RUN(gdb_sees_kernels);
     return check_result();
 }

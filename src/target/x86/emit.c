@@ -271,6 +271,11 @@ void kx_call(kx_writer *e, kx_helper h) {
     kx_put(e, i);
 }
 
+/* In a thunk the frame is that much further away. */
+static void em_unwind_thunk(kx_writer *e, int32_t further) {
+    kx_unwind_kept(&e->unwind, (uint32_t)e->code.len, KX_RSP, e->args + 48 + further, (uint32_t)e->pushed);
+}
+
 /* A helper leaves every register of the kernel as it was. */
 static void em_emit_thunks(kx_writer *e) {
     static const uint8_t gp[]  = {KX_RCX, KX_RDX, KX_RSI, KX_RDI, KX_R8, KX_R9, KX_R10, KX_R11};
@@ -278,6 +283,7 @@ static void em_emit_thunks(kx_writer *e) {
     for (int h = 0; h < KX_HELPERS; h++) {
         if (!e->thunk[h]) continue;
         kx_here(e, e->thunk[h]);
+        em_unwind_thunk(e, 8);
         for (int back = 0; back < 2; back++) {
             int32_t at = e->save + 8; /* the return address lies below the frame */
             for (int k = 0; k < KN_COUNT(gp); k++, at += 8)
@@ -297,9 +303,11 @@ static void em_emit_thunks(kx_writer *e) {
             kx_put(e, kx_mem(kx_i2(KX_LEA, 8, KX_RDI, KX_IN_MEM), KX_RSP, e->args + 8));
             kx_put(e, kx_mov_const(KX_A, (int64_t)(intptr_t)kx_helper_fn[h]));
             kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), 8));
+            em_unwind_thunk(e, 16);
             kx_put(e, kx_i(KX_VZEROUPPER, 0));
             kx_put(e, kx_i1(KX_CALL_R, 0, KX_A));
             kx_put(e, kx_imm(kx_i2(KX_ADDI, 8, KX_RSP, 0), 8));
+            em_unwind_thunk(e, 8);
         }
         kx_put(e, kx_i(KX_RET, 0));
     }
@@ -528,11 +536,22 @@ static void em_arguments(kx_writer *e, bool variables) {
     }
 }
 
+static uint32_t em_at(const kx_writer *e) {
+    return (uint32_t)e->code.len;
+}
+
 static void em_prologue(kx_writer *e) {
     kx_plan *p = e->p;
-    for (int k = 0; k < KN_COUNT(em_kept); k++)
-        if (p->used[KX_BANK_GP] >> em_kept[k] & 1) kx_put(e, kx_i1(KX_PUSH, 0, em_kept[k]));
+    e->pushed  = 8; /* the return address */
+    for (int k = 0; k < KN_COUNT(em_kept); k++) {
+        if (!(p->used[KX_BANK_GP] >> em_kept[k] & 1)) continue;
+        kx_put(e, kx_i1(KX_PUSH, 0, em_kept[k]));
+        e->pushed += 8;
+        kx_unwind_frame(&e->unwind, em_at(e), KX_RSP, e->pushed);
+        kx_unwind_saved(&e->unwind, em_at(e), em_kept[k], -e->pushed);
+    }
     kx_put(e, kx_i2(KX_MOV, 8, KX_R11, KX_RSP));
+    kx_unwind_frame(&e->unwind, em_at(e), KX_R11, e->pushed);
     if (p->frame > 4096) { /* pages of the stack are touched in order */
         int32_t top = kx_label(&e->code);
         kx_put(e, kx_mov_const(KX_A, p->frame / 4096));
@@ -545,6 +564,7 @@ static void em_prologue(kx_writer *e) {
     kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), p->frame % 4096 + (p->frame > 4096 ? 0 : p->frame / 4096 * 4096)));
     kx_put(e, kx_imm(kx_i2(KX_ANDI, 8, KX_RSP, 0), -64));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_R11), e->args + 48));
+    kx_unwind_kept(&e->unwind, em_at(e), KX_RSP, e->args + 48, (uint32_t)e->pushed);
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDX), e->low));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDI), e->args));
@@ -557,8 +577,15 @@ static void em_prologue(kx_writer *e) {
 static void em_epilogue(kx_writer *e) {
     kx_put(e, kx_i(KX_VZEROUPPER, 0));
     kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 48));
-    for (int k = KN_COUNT(em_kept); k-- > 0;)
-        if (e->p->used[KX_BANK_GP] >> em_kept[k] & 1) kx_put(e, kx_i1(KX_POP, 0, em_kept[k]));
+    int32_t left = e->pushed;
+    kx_unwind_frame(&e->unwind, em_at(e), KX_RSP, left);
+    for (int k = KN_COUNT(em_kept); k-- > 0;) {
+        if (!(e->p->used[KX_BANK_GP] >> em_kept[k] & 1)) continue;
+        kx_put(e, kx_i1(KX_POP, 0, em_kept[k]));
+        left -= 8;
+        kx_unwind_restored(&e->unwind, em_at(e), em_kept[k]);
+        kx_unwind_frame(&e->unwind, em_at(e), KX_RSP, left);
+    }
     kx_put(e, kx_i(KX_RET, 0));
 }
 
@@ -581,7 +608,9 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     if (ok) {
         em_prologue(&e);
         for (uint32_t i = 0; i < p.n && !f->code; i++) em_emit_node(&e, i);
+        kx_unwind_remember(&e.unwind, (uint32_t)e.code.len);
         em_epilogue(&e);
+        kx_unwind_recall(&e.unwind, (uint32_t)e.code.len);
         em_emit_thunks(&e);
         ok = !f->code && kx_code_end(&e.code);
     }
@@ -592,6 +621,9 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         memcpy(out->text, e.code.bytes, e.code.len);
         out->size   = e.code.len;
         out->spills = p.spills;
+        memcpy(out->unwind, e.unwind.body, e.unwind.len);
+        if (!kx_unwind_end(&e.unwind, &out->frame)) out->frame.body_len = 0;
+        out->frame.body = NULL; /* where `unwind` is then */
     }
     if (ok && c->listing && (list.failed || !(out->listing = kn_zalloc(kg_alloc(g), list.len + 1)))) ok = kn_oom(f);
     if (ok && c->listing) {

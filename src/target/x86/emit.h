@@ -4,6 +4,7 @@
 
 #include "target/x86/code.h"
 #include "target/x86/plan.h"
+#include "target/x86/unwind.h"
 
 /* A source as an instruction takes it: a register, or memory. */
 typedef struct kx_rm {
@@ -25,10 +26,12 @@ typedef struct kx_writer {
     kx_code         code;
     kn_fault       *f;
     bool            avx512, calls;
+    int32_t         pushed; /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
+    kx_unwind       unwind;
     kn_str         *list; /* the instructions as text, or NULL */
     int             v0, v1, v2, v3; /* scratch: of sequences, of a result, of sources */
 } kx_writer;

@@ -53,6 +53,22 @@ void kx_unwind_frame(kx_unwind *u, uint32_t at, int reg, int32_t offset) {
     unwind_uleb(u, (uint32_t)offset);
 }
 
+void kx_unwind_kept(kx_unwind *u, uint32_t at, int reg, int32_t offset, uint32_t plus) {
+    if (!unwind_advance(u, at, reg)) return;
+    unwind_byte(u, 0x0f); /* def_cfa_expression: its length comes first */
+    size_t length = u->len;
+    unwind_byte(u, 0);
+    unwind_byte(u, 0x70 + unwind_column(reg)); /* breg */
+    uint32_t rest = (uint32_t)offset;
+    if (offset < 0) u->failed = true;
+    for (; rest > 63; rest >>= 7) unwind_byte(u, (int)(rest & 127) | 128);
+    unwind_byte(u, (int)rest);
+    unwind_byte(u, 0x06); /* deref */
+    unwind_byte(u, 0x23); /* plus_uconst */
+    unwind_uleb(u, plus);
+    if (!u->failed) u->body[length] = (uint8_t)(u->len - length - 1);
+}
+
 void kx_unwind_saved(kx_unwind *u, uint32_t at, int reg, int32_t offset) {
     if (!unwind_advance(u, at, reg)) return;
     if (offset >= 0 || offset % DATA_FACTOR) u->failed = true;

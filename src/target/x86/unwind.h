@@ -6,10 +6,11 @@
 #define KX_UNWIND_H
 
 #include "device/native.h"
+#include "target/target.h"
 #include "target/x86/encode.h"
 
 typedef struct kx_unwind {
-    uint8_t  body[256];
+    uint8_t  body[KT_UNWIND];
     size_t   len;
     uint32_t at;
     bool     failed; /* more than fits, or a register with no place */
@@ -17,6 +18,8 @@ typedef struct kx_unwind {
 
 void kx_unwind_init(kx_unwind *u);
 void kx_unwind_frame(kx_unwind *u, uint32_t at, int reg, int32_t offset); /* the frame address is now reg + offset */
+/* The frame address is what memory holds at reg + offset, and `plus`. */
+void kx_unwind_kept(kx_unwind *u, uint32_t at, int reg, int32_t offset, uint32_t plus);
 void kx_unwind_saved(kx_unwind *u, uint32_t at, int reg, int32_t offset); /* reg is kept offset (< 0) from it */
 void kx_unwind_restored(kx_unwind *u, uint32_t at, int reg);
 void kx_unwind_remember(kx_unwind *u, uint32_t at); /* for an epilogue in the middle: what holds here */
