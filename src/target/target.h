@@ -36,7 +36,8 @@ typedef struct kt_output {
     char    *listing; /* 0-terminated, listing_size + 1 bytes, where it was asked for of machine code; else NULL */
     size_t   listing_size;
     int64_t  chunks;
-    kd_frame frame; /* of machine code: how to unwind from it; its body is `unwind`, of length 0 where that is unknown */
+    /* Of machine code: how to unwind from it. The frame's body is `unwind`, of length 0 where that is unknown. */
+    kd_frame frame;
     uint8_t  unwind[KT_UNWIND];
     uint32_t spills; /* of machine code: registers that were put by in an innermost loop, stores and loads */
 } kt_output;

@@ -36,7 +36,7 @@ static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, 
 
 const kt_target kt_x86 = {.name    = "x86",
                           .machine = true,
-                          .groups  = KN_G_decomp | KN_G_select_x86,
+                          .groups  = KN_G_decomp | KN_G_decomp_random | KN_G_select_x86,
                           .fit     = kt_x86_fit,
                           .cut     = kt_x86_cut,
                           .render  = kt_x86_render};
