@@ -25,7 +25,8 @@ static const firing_way ways[] = {
 #elif defined(KN_G_select_x86) /* its rules at least, on another machine */
     {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_select_x86},
 #endif
-    {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_decomp_round | KN_G_decomp_random}, /* a target without any function, roots included */
+    /* a target without any function, roots included */
+    {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_decomp_round | KN_G_decomp_random},
     {"c", KN_STAGE_RANGEIFY, KN_GROUPS_SIMPLIFY | KN_RW_FAST},
 };
 
