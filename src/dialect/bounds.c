@@ -233,6 +233,10 @@ static uint64_t *set_room(kn_graph *g, const kn_set *a, uint32_t first, uint32_t
 }
 
 static bool set_union(kn_graph *g, kn_set *a, const kn_set *b) {
+    if (a->words == 1 && b->words == 1 && a->first == b->first) { /* nearly always */
+        a->u.one |= b->u.one;
+        return true;
+    }
     if (!b->words || set_within(b, a)) return true;
     if (!a->words || set_within(a, b)) {
         *a = *b;

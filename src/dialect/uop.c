@@ -137,7 +137,7 @@ static uint32_t fold_hash(uint64_t h) {
 
 static bool table_room(kn_table *t, const kn_alloc *a) {
     if (2 * (t->used + 1) <= t->cap) return true;
-    size_t    cap  = t->cap ? t->cap * 2 : 256;
+    size_t    cap  = !t->cap ? 256 : t->cap < 4096 ? t->cap * 4 : t->cap * 2; /* small graphs are made by the score */
     uint64_t *slot = kn_zalloc(a, cap * sizeof *slot);
     if (!slot) return false;
     for (size_t i = 0; i < t->cap; i++) {
