@@ -23,4 +23,11 @@ if(KOINE_TESTS AND KOINE_RULES AND NOT CMAKE_CROSSCOMPILING)
     COMMAND test_rules_firings --write ${_docs}/rules.md COMMENT "Writing rules.md" VERBATIM)
   list(APPEND _pages ${_docs}/rules.md)
 endif()
+# So is the table of what there is for each op.
+if(KOINE_TESTS AND NOT CMAKE_CROSSCOMPILING)
+  file(GLOB _programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/ir/ops/*.kn)
+  add_custom_command(OUTPUT ${_docs}/coverage.md DEPENDS test_ir_coverage ${_programs}
+    COMMAND test_ir_coverage --write ${_docs}/coverage.md COMMENT "Writing coverage.md" VERBATIM)
+  list(APPEND _pages ${_docs}/coverage.md)
+endif()
 add_custom_target(koine_docs ALL DEPENDS ${_pages})

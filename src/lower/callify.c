@@ -203,6 +203,19 @@ static kn_ref write_out(kl_copy *c, kn_ref n) {
     return n;
 }
 
+/* What a STORE stores, as large as its target. */
+static kn_ref stored_value(kn_graph *g, kn_ref target, kn_ref value) {
+    int            rank, have;
+    const int64_t *to = kg_shape(g, target, &rank), *from = kg_shape(g, value, &have);
+    int64_t        dims[KN_MAX_RANK], full[KN_MAX_RANK];
+    if (kg_numel(g, target) < 0 || kg_numel(g, target) == kg_numel(g, value)) return value;
+    for (int i = 0; i < rank; i++) {
+        full[i] = to[i];
+        dims[i] = i < rank - have ? 1 : from[i - (rank - have)];
+    }
+    return kg_expand(g, kg_reshape(g, value, dims, rank), full, rank);
+}
+
 static bool map_room(kl_copy *c) { /* inlining makes nodes as the walk goes */
     size_t old = c->map_cap;
     if (kg_count(c->from) <= old) return true;
@@ -275,6 +288,7 @@ static bool copy_tree(kl_copy *c, kn_ref root, kn_ref *out) {
         }
         if (!ready) continue;
         for (uint32_t i = 0; i < k; i++) src[i] = c->map[follow(c, old[i])];
+        if (kg_op(g, n) == KN_OP_STORE && !(src[1] = stored_value(c->p->g, src[0], src[1]))) goto done;
         if (!(c->map[n] = kg_import(c->p->g, g, n, src, k))) goto done;
         top--;
     }

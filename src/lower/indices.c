@@ -362,6 +362,11 @@ bool kl_spread(kl_fuse *z, int use) {
         }
         return one_source(z, use, src, idx, u.gate);
     }
+    case KN_OP_SLICE: /* of what is flat and of its dtype; others are storage alone, and bound as such */
+        if (rank != kg_rank(z->g, src) || kg_dtype(z->g, n) != kg_dtype(z->g, src)) break;
+        if (kg_op(z->g, kg_at(z->g, n, 1)) != KN_OP_CONST) break;
+        idx[0] = add(z, u.idx[0], kg_idx(z->r, kg_const_int(z->g, kg_at(z->g, n, 1))));
+        return one_source(z, use, src, idx, u.gate);
     case KN_OP_PAD: return spread_pad(z, use, n, src, idx);
     case KN_OP_INDEX: return spread_index(z, use, n, src, idx);
     case KN_OP_STACK: return spread_many(z, use, n, kg_nsrc(z->g, n), 1);

@@ -31,6 +31,8 @@ kn_ref kn_grad_slice(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_stack(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_index(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_reduce(kn_rw *rw, kn_ref n);
+kn_ref kn_grad_allreduce(kn_rw *rw, kn_ref n);
+kn_ref kn_grad_replicated(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_load(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_cast(kn_rw *rw, kn_ref n);
 kn_ref kn_grad_scale(kn_rw *rw, kn_ref n);

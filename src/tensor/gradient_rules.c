@@ -5,6 +5,7 @@
 #include "tensor/gradient.h"
 
 #include <math.h>
+#include <string.h>
 
 static kn_ref grad_hole(kn_graph *g) { return kg_make(g, KN_OP_HOLE, 0, 0, NULL, 0); }
 
@@ -229,6 +230,47 @@ kn_ref kn_grad_reduce(kn_rw *rw, kn_ref n) {
     default:
         return 0;
     }
+}
+
+/* As of a REDUCE over an axis of its own for the devices. */
+kn_ref kn_grad_allreduce(kn_rw *rw, kn_ref n) {
+    kn_graph      *g = rw->g;
+    kn_ref         y = kg_at(g, n, 0), x = kg_at(g, y, 0), parts;
+    int            axis = kg_axis(g, x), rank;
+    int64_t        dims[KN_MAX_RANK], split[KN_MAX_RANK + 1], one[KN_MAX_RANK + 1], at;
+    int64_t        devices = kg_device_count(g, (uint32_t)kg_field(g, y, KN_F_ALLREDUCE_devices));
+    if (devices == 1) return grad_first(g, y, kg_at(g, n, 1));
+    grad_dims(g, x, dims, &rank);
+    if (rank == KN_MAX_RANK) return 0;
+    for (int i = 0; i < rank; i++) split[i + (i > axis)] = dims[i];
+    split[axis]     = devices;
+    split[axis + 1] = dims[axis] / devices;
+    memcpy(one, split, sizeof one);
+    one[axis]  = 1;
+    at         = axis;
+    kn_ref r   = kg_reduce(g, kg_reshape(g, x, split, rank + 1), (int)kg_field(g, y, KN_F_ALLREDUCE_op), &at, 1);
+    kn_ref in[2] = {r, kg_reshape(g, kg_at(g, n, 1), one, rank + 1)}, pair = kg_list(g, KN_OP_TUPLE, in, 2);
+    if (!pair || !(parts = kn_grad_reduce(rw, pair))) return 0;
+    return grad_first(g, y, kg_reshape(g, kg_at(g, parts, 0), dims, rank));
+}
+
+/* The first of the copies has it all; they are equal, so that no other needs any. */
+kn_ref kn_grad_replicated(kn_rw *rw, kn_ref n) {
+    kn_graph      *g = rw->g;
+    kn_ref         y = kg_at(g, n, 0), x = kg_at(g, y, 0), grad = kg_at(g, n, 1), first = 0;
+    int            rank, count;
+    const int64_t *axes = kg_words(g, y, &count);
+    int64_t        dims[KN_MAX_RANK];
+    grad_dims(g, x, dims, &rank);
+    for (int i = 0; i < count; i++) {
+        if (dims[axes[i]] == 1) continue;
+        kn_ref at = kg_iota(g, dims[axes[i]], 0, KN_AXIS_LOOP, rank, (int)axes[i]);
+        at        = kg_op2(g, KN_OP_CMPEQ, at, kg_idx(g, 0));
+        first     = first ? kg_op2(g, KN_OP_AND, first, at) : at;
+    }
+    if (!first) return grad_first(g, y, grad);
+    kn_ref zero = kg_float(g, kg_dtype(g, y), 0);
+    return grad_first(g, y, kg_op3(g, KN_OP_WHERE, first, kn_broadcast_like(g, grad, x), zero));
 }
 
 /* A copy or a contiguous: the gradient goes back to where the source lives. */

@@ -476,6 +476,34 @@ static void out_of_memory(void) {
     CHECK(ok && tries > 5);
 }
 
+/* Three devices of two elements, a weight for each result: all shards of a sum have its gradient, the largest alone
+ * that of a maximum, and of copies the first. */
+static void across_devices(void) {
+    static const char *const text[3] = {
+        "%x = PARAM {slot=0, device=\"A,B,C\"} [6]\n%1 = ALLREDUCE {op=ADD, devices=\"A,B,C\"} %x",
+        "%x = PARAM {slot=0, device=\"A,B,C\"} [6]\n%1 = ALLREDUCE {op=MAX, devices=\"A,B,C\"} %x",
+        "%x = PARAM {slot=0, device=\"A,B,C\"} [3, 2]\n%1 = RESHAPE (REPLICATED {axes=(0)} %x) [2]"};
+    static const float want[3][6] = {{10, 20, 10, 20, 10, 20}, {0, 20, 0, 0, 10, 0}, {10, 20, 0, 0, 0, 0}};
+    for (int k = 0; k < 3; k++) {
+        float     x[6] = {1, 9, 2, 4, 3, 5}, same[6] = {1, 2, 1, 2, 1, 2};
+        kn_array  in = {k == 2 ? same : x, 6, KN_F32};
+        kn_graph *g  = kg_new(NULL);
+        kn_fault  f  = {0};
+        kn_value  v  = {0};
+        int       n  = 1;
+        kn_ref    y = kg_parse(g, text[k], strlen(text[k]), &f), p = 1,
+               w[2] = {kg_int(g, KN_F32, 10), kg_int(g, KN_F32, 20)};
+        while (kg_op(g, p) != KN_OP_PARAM) p++;
+        kn_ref sum = kg_reduce(g, kg_op2(g, KN_OP_MUL, y, kg_list(g, KN_OP_STACK, w, 2)), KN_OP_ADD, (int64_t[]){0}, 1);
+        kn_ref d   = 0;
+        if (!CHECK(kn_gradient_nodes(g, sum, &p, 1, &d, fired, &f)) || !CHECK(kn_eval(g, d, &in, 1, &v, &n, NULL, &f)))
+            fprintf(stderr, "  %s\n", f.text);
+        for (int i = 0; i < 6 && v.data; i++) CHECK_NEAR(((float *)v.data)[i], want[k][i], 0);
+        kn_value_free(NULL, &v);
+        kg_free(g);
+    }
+}
+
 static void every_rule_fired(void) {
     int rules = 0;
     for (int i = 0; i < kn_rule_count; i++) {
@@ -496,6 +524,7 @@ int main(void) {
     RUN(asked);
     RUN(deep);
     RUN(out_of_memory);
+    RUN(across_devices);
     RUN(every_rule_fired);
     return check_result();
 }
