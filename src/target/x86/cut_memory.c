@@ -28,6 +28,18 @@ bool kx_is_register(const kn_graph *g, kn_ref at) {
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
 
+/* What a place of w lanes from element `cell` on waits for: an effect, or a value that must have been read. */
+static kn_ref cm_awaited(kx_cut *c, kn_ref dep, int64_t cell, int w) {
+    kx_tile t;
+    if (kg_dtype(c->g, dep) == KN_VOID || w < 2) return kx_sca(c, dep, 0);
+    kx_tile_of(c, dep, &t);
+    if (t.lanes < 2 || cell >= t.rows * t.lanes) return kx_sca(c, dep, 0);
+    int chunk = 0;
+    while (chunk + 1 < t.nchunk && kx_chunk_start(c, &t, chunk + 1) <= cell % t.lanes) chunk++;
+    if (kx_chunk_width(c, &t, chunk) < 2) return kx_sca(c, dep, 0);
+    return kx_vec(c, dep, cell / t.lanes * t.nchunk + chunk);
+}
+
 /* The storage behind `at`, after what it waits for: of an accumulator the cell's own buffer. */
 kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
     kn_graph *g  = c->g;
@@ -36,7 +48,7 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
     for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
         for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) {
             if (n == KN_COUNT(dep)) return kx_refuse(c, at, "waits for too much"), 0;
-            if (!(x = kx_sca(c, kg_at(g, p, k), 0))) return 0;
+            if (!(x = cm_awaited(c, kg_at(g, p, k), cell, w))) return 0;
             dep[n++] = x;
         }
     if (kx_is_register(g, st)) st = kg_buffer(g, kg_field(g, st, KN_F_BUFFER_slot) * 65536 + cell, w, dtype, 0, KN_REG);
