@@ -221,10 +221,12 @@ static int en_integer_predicate(int op) {
     }
 }
 
-static void en_compare(kx_writer *e, kn_ref n, int w) {
+/* `of` is n, or what n is the NOT of: the other predicate is the fourth after, or before. */
+static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
     static const uint16_t with_sign[] = {KX_VPCMPB_K, KX_VPCMPW_K, KX_VPCMPD_K, KX_VPCMPQ_K},
                           without[]   = {KX_VPCMPUB_K, KX_VPCMPUW_K, KX_VPCMPUD_K, KX_VPCMPUQ_K};
-    int  op = kx_op(e->g, n), st = kg_dtype(e->g, en_src(e, n, 0)), d, bytes = en_full(w * kx_held_size(e->p, st));
+    int  op = kx_op(e->g, of), st = kg_dtype(e->g, en_src(e, of, 0)), d, bytes = en_full(w * kx_held_size(e->p, st));
+    int  pr = kx_predicate(op) ^ (of == n ? 0 : 4);
     bool fl = kn_is_float(st), dbl = st == KN_F64;
     if (st == KN_BOOL) {
         en_bools(e, n, en_full(w * 4));
@@ -236,15 +238,14 @@ static void en_compare(kx_writer *e, kn_ref n, int w) {
     }
     if (!e->avx512 && dbl) bytes = en_full(w * 8);
     d       = kx_dst(e, n);
-    int   a = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
-    kx_rm b = kx_vec_rm(e, en_src(e, n, 1), bytes, fl || en_log_size(st) >= KX_L4, n);
+    int   a = kx_get(e, en_src(e, of, 0), bytes, e->v2, n);
+    kx_rm b = kx_vec_rm(e, en_src(e, of, 1), bytes, fl || en_log_size(st) >= KX_L4, n);
     if (e->avx512) {
         kx_form_id form = fl ? dbl ? KX_VCMPPD_K : KX_VCMPPS_K
                              : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[en_log_size(st)];
-        en_put_rm(
-            e, kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), fl ? kx_predicate(op) : en_integer_predicate(op)), &b);
+        en_put_rm(e, kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), fl ? pr : en_integer_predicate(op)), &b);
     } else {
-        en_put_rm(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, d, a, en_field(&b), 0), kx_predicate(op)), &b);
+        en_put_rm(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, d, a, en_field(&b), 0), pr), &b);
         if (dbl && bytes == 32) { /* lanes of eight bytes to lanes of four */
             kx_put(e, kx_imm(kx_i3(KX_VEXTRACTF128, 0, e->v0, d, 0), 1));
             kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, e->v0, 0), 0x88));
@@ -493,8 +494,12 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     case KN_OP_CMPLE:
     case KN_OP_CMPGE:
     case KN_OP_CMPNE:
-    case KN_OP_CMPEQ: en_compare(e, n, w); return;
+    case KN_OP_CMPEQ: en_compare(e, n, n, w); return;
     default: break;
+    }
+    if (e->p->value[n].inverts) {
+        en_compare(e, n, en_src(e, n, 0), w);
+        return;
     }
     if (dt == KN_BOOL) {
         en_bools(e, n, en_full(w * 4));

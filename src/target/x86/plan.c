@@ -118,6 +118,7 @@ static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         out[0] = kg_at(g, kg_at(g, n, 0), 0);
         return 1;
     }
+    if (p->value[n].inverts) n = kg_at(g, n, 0);
     switch (op) {
     case KN_OP_LOAD:
     case KN_OP_PREFETCH: m += pl_place_operands(p, kg_at(g, n, 0), out + m); break;
@@ -214,6 +215,14 @@ static uint8_t pl_turns(const kx_plan *p, kn_ref n) {
     return turns && kg_op(g, kg_at(g, a, 0)) != KN_OP_CONST ? (uint8_t)left : 0;
 }
 
+static bool pl_inverts(const kx_plan *p, kn_ref n) {
+    const kn_graph *g = p->g;
+    if (kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_NOT || !kx_is_lanes(g, n)) return false;
+    kn_ref c = kg_at(g, n, 0);
+    if (kg_op(g, c) != KN_OP_INS || kg_nsrc(g, c) != 2 || kg_dtype(g, c) != KN_BOOL) return false;
+    return kn_is_float(kg_dtype(g, kg_at(g, c, 0))) || kn_is_float(kg_dtype(g, kg_at(g, c, 1)));
+}
+
 static void pl_count_uses(kx_plan *p) {
     kn_ref o[KX_MAX_OPERANDS];
     for (uint32_t i = p->n; i-- > 0;) {
@@ -222,9 +231,10 @@ static void pl_count_uses(kx_plan *p) {
         if (op == KN_OP_STORE || op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, x))
             p->value[x].needed = true;
         if (!p->value[x].needed) continue;
-        p->value[x].step   = pl_is_step(p, x);
-        p->value[x].turned = pl_turns(p, x);
-        int m              = pl_operands(p, x, o);
+        p->value[x].step    = pl_is_step(p, x);
+        p->value[x].turned  = pl_turns(p, x);
+        p->value[x].inverts = pl_inverts(p, x);
+        int m               = pl_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
@@ -295,8 +305,8 @@ static bool pl_writes_early(const kx_plan *p, kn_ref n) {
     case KN_OP_OR:
     case KN_OP_XOR: return false;
     case KN_OP_CAST: return fl || kn_is_float(kg_dtype(g, kg_at(g, n, 0))) || dt == KN_BOOL;
+    case KN_OP_NOT: return p->value[n].inverts;
     case KN_OP_NEG:
-    case KN_OP_NOT:
     case KN_OP_SHL: return false;
     case KN_OP_SHR: return lanes && dt == KN_I64 && !p->avx512;
     case KN_OP_WHERE: return !lanes || !p->avx512;
