@@ -157,7 +157,7 @@ static kn_status body(kn_context *kn, void *user, int nin, kn_tensor *const in[]
 }
 
 static kn_status step(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
-    kn_tensor *w = user, *y[2], *g;
+    kn_tensor *w = user, *y[2], *g = NULL;
     (void)nin, (void)nout;
     kn_status st = call_rows(kn, in[0], w, y);
     if (st == KN_OK) st = kn_gradient(kn_sum(y[0]), &w, 1, &g);
