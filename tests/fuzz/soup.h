@@ -9,7 +9,7 @@
 #include "dialect/uop.h"
 
 /* A value, a TUPLE or a SINK of STOREs over PARAMs 0, 1, ...; 0 with the graph's fault where a constructor refused,
- * which is a fault of the soup. symbolic: sizes may be, which machine code does not take. */
+ * which is a fault of the soup. symbolic: sizes may be. */
 kn_ref soup_cook(kn_graph *g, const uint8_t *bytes, size_t n, bool symbolic);
 
 #endif

@@ -45,11 +45,11 @@ static bool runs_code(void) {
 static void choose_ways(program *p, uint64_t i, bool compiled) {
     uint64_t    opts = kn_threefry2x32(i, 2) | 1;
     const char *one = levels[i % KN_COUNT(levels)], *other = levels[i / KN_COUNT(levels) % KN_COUNT(levels)];
-    p->symbolic = !compiled && i % 4 == 0;
+    p->symbolic = i % 4 == 0;
     p->point    = (unsigned)(i / 4);
     p->nhow     = 0;
     if (!compiled) p->how[p->nhow++] = (trial_how){.stages = true};
-    if (p->symbolic || !runs_code()) p->how[p->nhow++] = (trial_how){.opts = opts, .stages = true};
+    if (!runs_code()) p->how[p->nhow++] = (trial_how){.opts = opts, .stages = true};
     if (runs_code()) {
         p->how[p->nhow++] = (trial_how){.target = one, .stages = !compiled};
         p->how[p->nhow++] = (trial_how){.target = other, .opts = opts, .stages = !compiled};
