@@ -221,10 +221,13 @@ static kn_ref apply_closer(ko_state *s, kn_ref closer, const int *origins, int n
     return ok ? r : 0;
 }
 
-/* Does some value depend on both? */
-static bool meet(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref a, kn_ref b) {
+/* Does some value depend on both? What a sum closes its terms need not depend on: they are repeated along it. */
+static bool meet(const kn_graph *g, const kn_ref *order, uint32_t n, const kn_origin *a, const kn_origin *b) {
+    if (a->closer == b->closer) return true; /* and a body need not depend on both */
+    if ((a->reduce && kg_depends(g, a->closer, b->range)) || (b->reduce && kg_depends(g, b->closer, a->range)))
+        return true;
     for (uint32_t i = 0; i < n; i++)
-        if (kg_depends(g, order[i], a) && kg_depends(g, order[i], b)) return true;
+        if (kg_depends(g, order[i], a->range) && kg_depends(g, order[i], b->range)) return true;
     return false;
 }
 
@@ -241,8 +244,7 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
         for (int m = l + 1; m < nest->nloop; m++) {
             if (!ko_is_lane(nest->loop[m].type)) continue;
             const kn_origin *a = &nest->origin[nest->loop[l].origin], *b = &nest->origin[nest->loop[m].origin];
-            if (a->closer == b->closer || meet(s->g, order, n, a->range, b->range)) /* a body need not depend on both */
-                right[l] = KN_MAX(right[l], right[m] + 1);
+            if (meet(s->g, order, n, a, b)) right[l] = KN_MAX(right[l], right[m] + 1);
         }
         rank = KN_MAX(rank, right[l] + 1);
     }

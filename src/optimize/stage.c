@@ -266,7 +266,8 @@ static kn_ref innermost_loop(const ko_state *s, kn_ref idx) {
     for (int i = 0; i < n; i++) {
         int type = (int)kg_field(g, r[i], KN_F_RANGE_type);
         if (ko_is_lane(type) || type == KN_AXIS_UNROLL) continue;
-        if (!best || ko_place(s, r[i]) > ko_place(s, best)) best = r[i];
+        bool inside = best && (ko_place(s, r[i]) > ko_place(s, best) || kg_depends(g, r[i], best)); /* by its bound */
+        if (!best || inside) best = r[i];
     }
     return best;
 }
