@@ -414,6 +414,11 @@ static kn_ref expand_end(kl_grow *e, kn_ref n) {
         kn_ref r = kg_at(e->g, n, i);
         if (ko_is_lane(type_of(e->g, r))) continue;
         if (kg_max(e->g, kg_at(e->g, r, 0)) < 1) return kg_list(e->g, KN_OP_GROUP, NULL, 0); /* it never runs */
+        if (kg_is_const(e->g, kg_at(e->g, r, 0), 1)) { /* once: what it holds need not depend on it */
+            kn_ref first = kg_idx(e->g, 0);
+            body         = kg_substitute(e->g, body, &r, &first, 1);
+            continue;
+        }
         body = keep_inside(e, body, r);
         body = body ? kg_end(e->g, body, &r, 1) : 0;
     }
