@@ -54,16 +54,18 @@ static void binary_bounds(const kn_graph *g, int op, int dt, kn_ref x, kn_ref y,
     case KN_OP_MAX: p->min = KN_MAX(a, b), p->max = KN_MAX(A, B); return;
     case KN_OP_MIN: p->min = KN_MIN(a, b), p->max = KN_MIN(A, B); return;
     case KN_OP_IDIV:
-        if (b <= 0 || wide) return; /* by zero or a negative: rare, nothing said */
+        if (b < 0 || wide) return; /* by a negative: rare, nothing said */
         {
-            int64_t v[4] = {kn_floor_div(a, b), kn_floor_div(a, B), kn_floor_div(A, b), kn_floor_div(A, B)};
+            int64_t d = KN_MAX(b, 1), D = KN_MAX(B, 1); /* by zero: zero */
+            int64_t v[5] = {kn_floor_div(a, d), kn_floor_div(a, D), kn_floor_div(A, d), kn_floor_div(A, D)};
             p->min = p->max = v[0];
-            for (int i = 1; i < 4; i++) p->min = KN_MIN(p->min, v[i]), p->max = KN_MAX(p->max, v[i]);
+            for (int i = 1; i < (b ? 4 : 5); i++) p->min = KN_MIN(p->min, v[i]), p->max = KN_MAX(p->max, v[i]);
         }
         return;
     case KN_OP_MOD:
-        if (b <= 0 || wide) return;
-        if (a >= 0 && A < b) p->min = a, p->max = A;
+        if (b < 0 || wide) return;
+        if (b == 0) p->min = KN_MIN(a, 0), p->max = a >= 0 ? A : KN_MAX(A, KN_MAX(B - 1, 0)); /* by zero: a */
+        else if (a >= 0 && A < b) p->min = a, p->max = A;
         else p->min = 0, p->max = a >= 0 ? KN_MIN(A, B - 1) : B - 1;
         return;
     case KN_OP_AND:

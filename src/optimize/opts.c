@@ -74,11 +74,13 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
             int o = origin_of(nest, kg_at(g, order[i], 1));
             if (o >= 0) nest->origin[o].scanned = true;
         }
-        if (kg_op(g, order[i]) != KN_OP_STORE || kg_space(g, kg_at(g, order[i], 0)) != KN_LOCAL) continue;
-        for (int o = 0; o < nest->norigin;
-             o++) /* the stage is filled in this loop, and its address does not tell iterations apart */
-            nest->origin[o].staged |= kg_depends(g, order[i], nest->origin[o].range) &&
-                                      !kg_depends(g, kg_at(g, kg_at(g, order[i], 0), 1), nest->origin[o].range);
+        if (kg_op(g, order[i]) != KN_OP_STORE) continue;
+        for (int o = 0; o < nest->norigin; o++) { /* the address does not tell iterations apart */
+            kn_origin *or = &nest->origin[o];
+            if (!kg_depends(g, order[i], or->range) || kg_depends(g, kg_at(g, kg_at(g, order[i], 0), 1), or->range))
+                continue;
+            *(kg_space(g, kg_at(g, order[i], 0)) == KN_LOCAL ? &or->staged : &or->meets) = true;
+        }
     }
     see_carry(g, nest, order, n);
     kn_free(kg_alloc(g), order, n * sizeof *order);
@@ -128,7 +130,8 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
         return "the loop is already expanded or parallel";
     if (o->arg < 1 || o->arg > l->extent) return "the factor must be between 1 and the loop's extent";
-    if (or->carried) return "its iterations meet in memory and must run in order";
+    if (or->carried || (or->meets && o->target == KN_AXIS_UPCAST))
+        return "its iterations meet in memory and must run in order";
     if (or->scanned && o->target != KN_AXIS_LOOP) return "a prefix runs along it, so its iterations run in order";
     if (l->carry && o->target != KN_AXIS_REDUCE) return "its sums are carried in memory";
     if (o->target == KN_AXIS_UPCAST && bounds_on(nest, l->origin, 0))

@@ -393,8 +393,12 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             first = 1;
             for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
                 for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) c->mark[kg_at(g, p, k)] = 1;
-            if (!kx_is_register(g, at) && kg_op(g, at) == KN_OP_INDEX && !kx_plain(g, kg_at(g, at, 1), &f))
-                c->mark[kg_at(g, at, 1)] = 1;
+            if (!kx_is_register(g, at) && kg_op(g, at) == KN_OP_INDEX) {
+                bool plain = kx_plain(g, kg_at(g, at, 1), &f);
+                if (!plain) c->mark[kg_at(g, at, 1)] = 1;
+                for (int t = 0; plain && t < f.n; t++)
+                    if (!kg_rank(g, f.atom[t])) c->mark[f.atom[t]] = 1; /* read from a stage, perhaps */
+            }
         }
         for (uint32_t k = first; k < kg_nsrc(g, x); k++)
             if ((op != KN_OP_RESHAPE && op != KN_OP_EXPAND) || k == 0) c->mark[kg_at(g, x, k)] = 1;
