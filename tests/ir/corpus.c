@@ -292,8 +292,8 @@ bool corpus_judge(corpus_case *c, kn_value *result, int *nresult, char *why, siz
     for (uint32_t i = 0; ok && i < n; i++) {
         int dt            = kg_dtype(g, node[i]);
         c->exact[node[i]] = dt == KN_VOID || is_exact(&j, node[i]);
-        if (c->exact[node[i]]) continue;
-        rough[node[i]] = dtype_tolerance(dt);
+        if (c->exact[node[i]] && dt != KN_VOID) continue; /* a fold passes on what it is given */
+        rough[node[i]] = dt == KN_VOID ? 0 : dtype_tolerance(dt);
         for (uint32_t k = 0; k < kg_nsrc(g, node[i]); k++)
             rough[node[i]] = fmax(rough[node[i]], rough[kg_at(g, node[i], k)]);
     }
