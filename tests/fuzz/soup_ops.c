@@ -20,6 +20,9 @@ static kn_ref integer(soup *s, int dt) {
     return kg_int(s->g, dt, kn_dtypes[dt].min);
 }
 
+/* A body's floats are not compared or counted: nothing says there whether a last bit decides. */
+static bool undecided(const soup *s, kn_ref x) { return s->depth && soup_float(s, x); }
+
 kn_ref soup_unary(soup *s, kn_ref x) {
     int dt = soup_dtype(s, x);
     if (dt == KN_BOOL) return soup_op1(s, KN_OP_NOT, x);
@@ -42,7 +45,9 @@ kn_ref soup_unary(soup *s, kn_ref x) {
     case 3: return soup_op1(s, KN_OP_SQRT, square_plus(s, x, 0.5));
     case 4: return soup_op1(s, KN_OP_RECIP, square_plus(s, x, 0.75));
     case 5: return soup_op1(s, KN_OP_LOG2, square_plus(s, x, 0.5));
-    case 6: return soup_op1(s, KN_OP_TRUNC, soup_op2(s, KN_OP_MUL, x, soup_number(s, dt, 1.5)));
+    case 6:
+        if (undecided(s, x)) return soup_op1(s, KN_OP_NEG, x);
+        return soup_op1(s, KN_OP_TRUNC, soup_op2(s, KN_OP_MUL, x, soup_number(s, dt, 1.5)));
     case 7: return soup_op2(s, KN_OP_MAX, x, soup_number(s, dt, 0));
     case 8:
         x = soup_op2(s, KN_OP_MIN, square_plus(s, x, 0.5), soup_number(s, dt, 4));
@@ -56,7 +61,8 @@ kn_ref soup_unary(soup *s, kn_ref x) {
 
 kn_ref soup_compare(soup *s, kn_ref a, kn_ref b) {
     static const int ops[] = {KN_OP_CMPLT, KN_OP_CMPNE, KN_OP_CMPGT, KN_OP_CMPGE, KN_OP_CMPLE, KN_OP_CMPEQ};
-    return soup_op2(s, ops[soup_take(s, KN_COUNT(ops))], a, b);
+    int op = ops[soup_take(s, KN_COUNT(ops))];
+    return undecided(s, a) ? soup_op2(s, KN_OP_MIN, a, b) : soup_op2(s, op, a, b);
 }
 
 kn_ref soup_binary(soup *s, kn_ref x) {
@@ -89,6 +95,7 @@ kn_ref soup_binary(soup *s, kn_ref x) {
 
 kn_ref soup_choice(soup *s, kn_ref x) {
     kn_ref y = soup_beside(s, x), p = x;
+    if (undecided(s, x)) return soup_op2(s, KN_OP_MAX, x, y);
     if (soup_dtype(s, x) != KN_BOOL)
         p = soup_compare(s, x, soup_take(s, 2) ? y : soup_number(s, soup_dtype(s, x), 1));
     return kg_op3(s->g, KN_OP_WHERE, p, x, y);
@@ -96,6 +103,7 @@ kn_ref soup_choice(soup *s, kn_ref x) {
 
 kn_ref soup_convert(soup *s, kn_ref x) {
     int dt = soup_type(s), rank = soup_rank(s, x);
+    if (undecided(s, x) && !kn_is_float(dt)) return x;
     if (soup_take(s, 3) == 0 && kn_is_int(soup_dtype(s, x)) && kn_is_int(dt) &&
         (kn_dsize(dt) == kn_dsize(soup_dtype(s, x)) ||
          (rank && soup_fixed(s, x) && soup_dim(s, x, rank - 1) * kn_dsize(soup_dtype(s, x)) % kn_dsize(dt) == 0)))

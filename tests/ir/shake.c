@@ -22,8 +22,9 @@ static double last_bits(int dt) {
     }
 }
 
-/* Floats by 1 + some last bits and 1 - as many, in a pattern along the last axis that is the node's own, and off by
- * some last bits of 1/8: what is 0 because two values are the same is nearly 0 where they are summed in another order. */
+/* Floats by 1 + some last bits and 1 - as many, in a pattern along the last axis that is the node's own; and off by
+ * some last bits of 1/8: what is 0 because two values are the same is nearly 0 where they are summed in another
+ * order. */
 static kn_ref shake(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     const shaker *s  = user;
     int           op = kg_op(g, was), dt = kg_dtype(g, was), rank;
