@@ -176,7 +176,17 @@ static kn_ref renumbered(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     return outside(g, was) ? with_slot(g, now, (*slot)++) : now;
 }
 
-/* Every value into a PARAM of its own, or over one of the same kind that the program reads. */
+static bool reads(const kn_graph *g, kn_ref x, kn_ref param) {
+    kn_ref  *order;
+    uint32_t n;
+    bool     found = false;
+    if (!kg_reach(g, &x, 1, &order, &n)) return true;
+    for (uint32_t i = 0; i < n; i++) found |= order[i] == param;
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return found;
+}
+
+/* Every value into a PARAM of its own, or over one of the same kind that it alone reads: else the order would count. */
 static kn_ref stored(soup *s, kn_ref *value, int n) {
     kn_graph *g = s->g;
     kn_ref    param[SOUP_PARAMS], used[3] = {0};
@@ -193,7 +203,9 @@ static kn_ref stored(soup *s, kn_ref *value, int n) {
         for (int i = 0; i < np && !used[k]; i++) {
             kn_ref p = param[(at + i) % np];
             if (p == used[0] || p == used[1] || kg_dtype(g, p) != kg_dtype(g, value[k])) continue;
-            if (kg_same_shape(g, p, value[k])) used[k] = p;
+            bool own = kg_same_shape(g, p, value[k]);
+            for (int j = 0; j < n && own; j++) own = j == k || !reads(g, value[j], p);
+            if (own) used[k] = p;
         }
         if (!used[k]) used[k] = kg_param(g, s->slots++, kg_dtype(g, value[k]), d, rank);
     }
