@@ -357,6 +357,8 @@ kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref 
  * and as it is over its new sources. */
 typedef kn_ref (*kg_edit_fn)(void *user, kn_graph *g, kn_ref was, kn_ref now);
 kn_ref kg_edit(kn_graph *g, kn_ref root, kg_edit_fn edit, void *user);
+/* The same of what is neither one of keep[] nor only below these, nor in a body. */
+kn_ref kg_edit_above(kn_graph *g, kn_ref root, const kn_ref *keep, int n, kg_edit_fn edit, void *user);
 /* root and all below it copied into `to`; 0 on failure. */
 kn_ref kg_copy(kn_graph *to, const kn_graph *from, kn_ref root);
 

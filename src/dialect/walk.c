@@ -97,7 +97,8 @@ static kn_ref rebuild(kn_graph *to, const kn_graph *from, const kn_ref *order, u
     return r;
 }
 
-kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n) {
+static kn_ref substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n, kg_edit_fn edit,
+                         void *user) {
     if (!root) return 0;
     size_t    bytes = set_bytes(root), map_bytes = ((size_t)root + 1) * sizeof(kn_ref);
     uint64_t *set = kn_zalloc(g->alloc, bytes), *fixed = kn_zalloc(g->alloc, bytes);
@@ -115,7 +116,7 @@ kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref 
     for (uint32_t i = 0; i < count; i++) map[order[i]] = 0;
     for (int i = 0; i < n; i++)
         if (from[i] <= root) map[from[i]] = to[i];
-    r = rebuild(g, g, order, count, map, false, NULL, NULL);
+    r = rebuild(g, g, order, count, map, false, edit, user);
     goto done;
 oom:
     kn_oom(&g->fault);
@@ -125,6 +126,14 @@ done:
     kn_free(g->alloc, set, bytes);
     kn_free(g->alloc, map, map_bytes);
     return r;
+}
+
+kn_ref kg_substitute(kn_graph *g, kn_ref root, const kn_ref *from, const kn_ref *to, int n) {
+    return substitute(g, root, from, to, n, NULL, NULL);
+}
+
+kn_ref kg_edit_above(kn_graph *g, kn_ref root, const kn_ref *keep, int n, kg_edit_fn edit, void *user) {
+    return substitute(g, root, keep, keep, n, edit, user);
 }
 
 /* All below root again, in `to`. */

@@ -92,41 +92,40 @@ static bool awaits_effect(const kn_graph *g, kn_ref n) {
     return effect;
 }
 
+static kn_ref keep_load(void *user, kn_graph *g, kn_ref was, kn_ref now) {
+    const kn_ref *loop = user;
+    kn_ref        at = kg_nsrc(g, now) ? kg_at(g, now, 0) : 0, src[3];
+    (void)was;
+    if (kg_op(g, now) != KN_OP_LOAD || kg_op(g, at) != KN_OP_INDEX || kg_depends(g, now, *loop)) return now;
+    if (kg_in_bounds(g, at)) return now;
+    memcpy(src, kg_src(g, now), kg_nsrc(g, now) * sizeof *src);
+    src[0] = kg_index(g, kg_after(g, kg_at(g, at, 0), loop, 1), kg_src(g, at) + 1, (int)kg_nsrc(g, at) - 1);
+    return kg_with_src(g, now, src, kg_nsrc(g, now));
+}
+
 /* x, with loads that could leave their buffer kept inside the loop: it may not run at all. What stands behind effects
  * is not the loop's, and stays as it is. */
 static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
     kn_graph *g = e->g;
-    bool      again = kg_min(g, kg_at(g, loop, 0)) < 1;
-    while (again && x) { /* one by one: a load may stand in the address of another */
-        size_t   size = (size_t)x + 1;
-        uint8_t *own  = kn_zalloc(kg_alloc(g), size);
-        kn_ref  *from = kn_zalloc(kg_alloc(g), 2 * (size + 1) * sizeof *from), *to = from ? from + size + 1 : NULL;
-        int      stop = 0;
-        again         = false;
-        if (!own || !from) kn_oom(kg_fault(g));
-        if (own && from) own[x] = 1;
-        for (kn_ref n = own && from ? x : 0; n > 0; n--) {
-            if (!own[n]) continue;
-            if (awaits_effect(g, n)) own[n] = 0, from[stop] = to[stop] = n, stop++;
-            for (uint32_t k = 0; own[n] && k < kg_nsrc(g, n); k++) own[kg_at(g, n, k)] = 1;
+    if (kg_min(g, kg_at(g, loop, 0)) > 0) return x;
+    size_t   size = (size_t)x + 1;
+    uint8_t *own  = kn_zalloc(kg_alloc(g), size);
+    kn_ref  *stop = kn_zalloc(kg_alloc(g), size * sizeof *stop), r = 0;
+    int      n    = 0;
+    if (own && stop) {
+        own[x] = 1;
+        for (kn_ref k = x; k > 0; k--) {
+            if (!own[k]) continue;
+            if (awaits_effect(g, k)) own[k] = 0, stop[n++] = k;
+            for (uint32_t i = 0; own[k] && i < kg_nsrc(g, k); i++) own[kg_at(g, k, i)] = 1;
         }
-        for (kn_ref l = 1; own && from && l < size && !again; l++) {
-            kn_ref at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, src[3];
-            if (!own[l] || kg_op(g, l) != KN_OP_LOAD || kg_op(g, at) != KN_OP_INDEX || kg_depends(g, l, loop)) continue;
-            if (kg_in_bounds(g, at)) continue;
-            memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src);
-            src[0] = kg_index(g, kg_after(g, kg_at(g, at, 0), &loop, 1), kg_src(g, at) + 1, (int)kg_nsrc(g, at) - 1);
-            kn_ref now = kg_with_src(g, l, src, kg_nsrc(g, l));
-            from[stop] = l;
-            to[stop]   = now;
-            x          = now ? kg_substitute(g, x, from, to, stop + 1) : 0;
-            again      = true;
-        }
-        if (!own || !from) x = 0;
-        kn_free(kg_alloc(g), own, size);
-        kn_free(kg_alloc(g), from, 2 * (size + 1) * sizeof *from);
+        r = kg_edit_above(g, x, stop, n, keep_load, &loop);
+    } else {
+        kn_oom(kg_fault(g));
     }
-    return x;
+    kn_free(kg_alloc(g), own, size);
+    kn_free(kg_alloc(g), stop, size * sizeof *stop);
+    return r;
 }
 
 /* ---- accumulators -------------------------------------------------------------------------------------------- */
