@@ -104,7 +104,7 @@ static kn_ref keep_load(void *user, kn_graph *g, kn_ref was, kn_ref now) {
 }
 
 /* x, with loads that could leave their buffer kept inside the loop: it may not run at all. What stands behind effects
- * is not the loop's, and stays as it is. */
+ * is not the loop's, nor is what bounds are read from: they stay as they are. */
 static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
     kn_graph *g = e->g;
     if (kg_min(g, kg_at(g, loop, 0)) > 0) return x;
@@ -116,7 +116,7 @@ static kn_ref keep_inside(kl_grow *e, kn_ref x, kn_ref loop) {
         own[x] = 1;
         for (kn_ref k = x; k > 0; k--) {
             if (!own[k]) continue;
-            if (awaits_effect(g, k)) own[k] = 0, stop[n++] = k;
+            if (awaits_effect(g, k) || kg_op(g, k) == KN_OP_RANGE) own[k] = 0, stop[n++] = k;
             for (uint32_t i = 0; own[k] && i < kg_nsrc(g, k); i++) own[kg_at(g, k, i)] = 1;
         }
         r = kg_edit_above(g, x, stop, n, keep_load, &loop);
