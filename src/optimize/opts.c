@@ -51,6 +51,13 @@ static void see_carry(kn_graph *g, kn_nest *nest, const kn_ref *order, uint32_t 
     }
 }
 
+/* The PARAM or BUFFER that an access goes to. */
+static kn_ref storage_of(const kn_graph *g, kn_ref access) {
+    kn_ref b = kg_at(g, access, 0);
+    while (kg_op(g, b) != KN_OP_PARAM && kg_op(g, b) != KN_OP_BUFFER) b = kg_at(g, b, 0);
+    return b;
+}
+
 bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
@@ -83,6 +90,11 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
         }
     }
     see_carry(g, nest, order, n);
+    nest->in_place = false;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; kg_op(g, order[i]) == KN_OP_STORE && k < n && !nest->in_place; k++)
+            nest->in_place = kg_op(g, order[k]) == KN_OP_LOAD && storage_of(g, order[k]) == storage_of(g, order[i]) &&
+                             kg_op(g, storage_of(g, order[k])) == KN_OP_PARAM;
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;
 }
@@ -218,6 +230,7 @@ static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_origin *or = &nest->origin[l->origin];
     if (!or->reduce || l->type != KN_AXIS_REDUCE) return refuse(f, o, "only a REDUCE loop carries sums");
     if (l->extent < 2) return refuse(f, o, "the loop runs once");
+    if (nest->in_place && o->target == KN_CARRY_OUT) return refuse(f, o, "the kernel reads what it stores over");
     if (or->no_carry) return refuse(f, o, or->no_carry);
     if (or->split && or->tail_kind != KN_TAIL_PEEL) return refuse(f, o, "the loop's tail must be peeled");
     for (int i = 0; i < nest->nloop; i++)

@@ -76,6 +76,7 @@ typedef struct kn_nest {
     int       nloop;
     kn_opt    memory[KN_MAX_STAGES]; /* STAGE, PREFETCH and STREAM, which leave the loops as they are */
     int       nmemory;
+    bool in_place; /* a PARAM that is stored to is read as well */
     bool ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
