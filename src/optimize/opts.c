@@ -52,7 +52,7 @@ static void see_carry(kn_graph *g, kn_nest *nest, const kn_ref *order, uint32_t 
 }
 
 /* The PARAM or BUFFER that an access goes to. */
-static kn_ref storage_of(const kn_graph *g, kn_ref access) {
+static kn_ref accessed_in(const kn_graph *g, kn_ref access) {
     kn_ref b = kg_at(g, access, 0);
     while (kg_op(g, b) != KN_OP_PARAM && kg_op(g, b) != KN_OP_BUFFER) b = kg_at(g, b, 0);
     return b;
@@ -93,8 +93,8 @@ bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f) {
     nest->in_place = false;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; kg_op(g, order[i]) == KN_OP_STORE && k < n && !nest->in_place; k++)
-            nest->in_place = kg_op(g, order[k]) == KN_OP_LOAD && storage_of(g, order[k]) == storage_of(g, order[i]) &&
-                             kg_op(g, storage_of(g, order[k])) == KN_OP_PARAM;
+            nest->in_place = kg_op(g, order[k]) == KN_OP_LOAD && accessed_in(g, order[k]) == accessed_in(g, order[i]) &&
+                             kg_op(g, accessed_in(g, order[k])) == KN_OP_PARAM;
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok;
 }
