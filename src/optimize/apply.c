@@ -177,10 +177,16 @@ static bool apply_end(ko_state *s, kn_ref closer, const int *origins, int n, con
     kn_ref     reduce;
     kn_carry   space = KN_CARRY_NONE;
     own->nloop       = 0;
+    own->nstage      = 0;
     if (!ko_make_variant(s, closer, origins, n, piece, &v)) return false;
     if (!whole && !ko_share_loops(s, &v, piece, n, part, np)) return false;
     own->body = ko_variant_body(s, closer, origins, n, &v, kg_at(s->g, closer, 0), -1);
     if (!own->body) return false;
+    for (int i = 0; i < v.nsub && own->nstage < KN_MAX_STAGES; i++) {
+        if (kg_op(s->g, v.from[i]) != KN_OP_BUFFER) continue;
+        own->stage[own->nstage]    = v.from[i];
+        own->filled[own->nstage++] = v.to[i];
+    }
     memcpy(own->piece, piece, (size_t)n * sizeof *piece);
     if (whole && (reduce = carried_in(s, &v, own->body, &space)))
         return (own->body = carry_end(s, &v, own->body, reduce, space)) != 0;

@@ -38,6 +38,7 @@ typedef struct ko_variant { /* one combination of pieces of a closer's ranges */
     kn_ref  base[KN_MAX_NEST];     /* per range of the closer: what its piece starts at */
     kn_ref  gate[KN_MAX_NEST];     /* per range: under which an iteration of it exists at all, 0: always */
     bool    own[KN_MAX_NEST];      /* per range: no piece made before walks it in the same loops */
+    const struct ko_part *with;    /* the piece whose loops it shares, or NULL */
 } ko_variant;
 
 enum { KO_MAX_PARTS = 64 };
@@ -46,6 +47,8 @@ typedef struct ko_part { /* a piece that was made */
     kn_ref body, loop[KN_MAX_NEST]; /* outermost first */
     int    place[KN_MAX_NEST], nloop;
     int    piece[KN_MAX_NEST];      /* per range of the closer */
+    kn_ref stage[KN_MAX_STAGES], filled[KN_MAX_STAGES]; /* stages, and the buffers that stand for them here */
+    int    nstage;
 } ko_part;
 
 /* Which pieces the closer's k-th range has, as a mask of 1 << KO_...; its bound is read from the graph. */

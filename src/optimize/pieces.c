@@ -350,7 +350,15 @@ static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_v
             own |= v->own[k];
         }
         for (int k = 0; k < v->nsub; k++) known |= v->from[k] == b;
-        if (!moves || known || (!own && !lane)) continue;
+        if (!moves || known) continue;
+        if (!own && !lane) { /* filled in loops that it shares, where the other piece has it */
+            for (int k = 0; v->with && k < v->with->nstage && (ok = v->nsub < KN_MAX_NEST); k++) {
+                if (v->with->stage[k] != b) continue;
+                v->from[v->nsub] = b;
+                v->to[v->nsub++] = v->with->filled[k];
+            }
+            continue;
+        }
         int64_t size = kg_numel(g, b), item = kn_dsize(kg_dtype(g, b)), all = 0;
         if (!kn_mul_ok(size, lanes, &all) || all > KN_STAGE_BYTES / item)
             ok = kn_fail(s->f, KN_ERR_ARG, "optimize: %lld lanes of what is staged do not fit LOCAL memory",

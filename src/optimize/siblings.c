@@ -33,6 +33,7 @@ bool ko_share_loops(ko_state *s, ko_variant *v, const int *piece, int nrange, co
         if (n > most) most = n, with = i;
     }
     if (!most) return true;
+    v->with = &part[with];
     for (int l = 0; l < most; l++) {
         from[l]          = v->loop[l].range;
         to[l]            = part[with].loop[l];
