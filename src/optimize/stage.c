@@ -58,6 +58,7 @@ enum { MAX_COPIES = 32, MAX_DIMS = 32 };
 typedef struct ko_copy { /* made already: what stands in it, over which loops */
     kn_ref source, fresh[MAX_DIMS], bound[MAX_DIMS], memory, filled; /* filled 0: before the kernel runs */
     int    n;
+    bool   lanes; /* ends in lanes: its rows stand close */
 } ko_copy;
 
 typedef struct ko_copies {
@@ -67,10 +68,10 @@ typedef struct ko_copies {
 } ko_copies;
 
 /* Clones of a loop copy the same panel where it does not depend on the loop: they share one. */
-static const ko_copy *find_copy(kn_graph *g, const ko_copies *all, kn_ref value, const kn_ref *in, int n) {
+static const ko_copy *find_copy(kn_graph *g, const ko_copies *all, kn_ref value, const kn_ref *in, int n, bool lanes) {
     for (int i = 0; i < all->n; i++) {
         const ko_copy *c = &all->copy[i];
-        bool           same = c->n == n;
+        bool           same = c->n == n && c->lanes == lanes;
         for (int k = 0; k < n && same; k++) same = c->bound[k] == kg_at(g, in[k], 0);
         if (same && kg_substitute(g, value, in, c->fresh, n) == c->source) return c;
     }
@@ -169,11 +170,11 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
             in[k]     = in[k - 1];
             in[k - 1] = t;
         }
-    const ko_copy *made = find_copy(g, copies, value, in, n);
-    ko_copy        fill = {.n = n};
+    bool           lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
+    const ko_copy *made  = find_copy(g, copies, value, in, n, lanes);
+    ko_copy        fill  = {.n = n, .lanes = lanes};
     kn_ref         loop[MAX_DIMS + 1];
     int            nloop = 0;
-    bool           lanes = ko_is_lane((int)kg_field(g, in[n - 1], KN_F_RANGE_type));
     if (!made && !copy_loops(s, in, n, item, global, &fill, loop, &nloop)) return 0;
     for (int i = n; i-- > 0;) {
         int64_t extent = KN_MAX(kg_max(g, kg_at(g, in[i], 0)), 0);
