@@ -156,11 +156,11 @@ static void note_opts(trial_engine *e, const kl_kernel *k) {
 /* The next list, which a kernel takes; the last one stays. */
 static bool given_opts(kl_kernel *k, const char **lists, kn_fault *f) {
     char        text[512];
-    const char *end = strchr(*lists, ']'), *more = end ? strchr(end, '[') : NULL;
+    const char *end = strchr(*lists, ']'), *more = end ? strpbrk(end, "[\n") : NULL;
     if (**lists != '[' || !end || end - *lists > KN_COUNT(text))
         return kn_fail(f, KN_ERR_ARG, "options stand in brackets, a list a kernel");
     snprintf(text, sizeof text, "%.*s", (int)(end - *lists - 1), *lists + 1);
-    if (more) *lists = more;
+    if (more && *more == '[') *lists = more;
     return ko_parse_opts(text, k->opts, &k->nopts, f);
 }
 
