@@ -234,6 +234,7 @@ function(koine_variant name tests)
 endfunction()
 koine_variant(asan "-LE full -E proofs|vectors|demo|options|shown|dtypes|accuracy|fuzz|symbolic|assembler" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined
   ${_clang_sanitizes})
+set_tests_properties(project.asan PROPERTIES TIMEOUT 900)
 # What trains, proves or compiles hundreds of kernels would take the hostile build an hour; the rest covers its code.
 koine_variant(hostile "-LE full -E ^(examples|cli)|proofs|firings|stages|vectors|narrow|elementwise|shown|dtypes|accuracy|fuzz|symbolic|options|^x86" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON
   -DKOINE_TEST_TIMEOUT=60)
