@@ -128,6 +128,27 @@ static bool reads_alone(ko_state *s, kn_ref x, int64_t slot) {
     return alone;
 }
 
+/* Loops as the source lies in memory: what is far apart outside, so that rows are read one after the other. */
+static bool source_order(ko_state *s, kn_ref source, int64_t slot, kn_ref *loop, int n) {
+    kn_graph *g = s->g;
+    kn_ref   *order;
+    uint32_t  count;
+    kn_affine f = {.n = 0};
+    if (!kg_reach(g, &source, 1, &order, &count)) return kn_oom(s->f);
+    for (uint32_t i = 0; i < count; i++)
+        if (plain_load_of(g, order[i], slot) && !kg_affine(g, kg_at(g, kg_at(g, order[i], 0), 1), &f)) f.n = 0;
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0; k--) {
+            int64_t a = kn_affine_coef(&f, loop[k - 1]), b = kn_affine_coef(&f, loop[k]);
+            if ((a < 0 ? -a : a) >= (b < 0 ? -b : b)) break;
+            kn_ref t    = loop[k];
+            loop[k]     = loop[k - 1];
+            loop[k - 1] = t;
+        }
+    return true;
+}
+
 /* The copy becomes a kernel before this one. */
 static bool add_panel(ko_state *s, ko_copy *c, int64_t source, int64_t size) {
     if (s->panels->n == KN_MAX_STAGES) return false;
@@ -191,6 +212,7 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
         fill.source = kg_substitute(g, value, in, fill.fresh, n);
         fill.memory = global ? kg_param(g, s->panels->next++, dt, &size, 1)
                              : kg_buffer(g, s->next_local++, size, dt, 0, KN_LOCAL);
+        if (global && fill.source && !source_order(s, fill.source, o->arg, loop, nloop)) return 0;
         kn_ref put  = fill.source ? kg_store(g, kg_index(g, fill.memory, &mine, 1), fill.source, 0) : 0;
         if (!put || !(fill.filled = kg_end(g, put, loop, nloop))) return 0;
         if (global && !add_panel(s, &fill, o->arg, size)) return 0;
