@@ -357,7 +357,7 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
     for (uint32_t i = 1; i < kg_nsrc(g, n); i++) {
         kn_ref r = kg_at(g, n, i);
         if (!ko_is_lane(type_of(g, r))) {
-            if (!take_loop(e, &s, r)) return 0;
+            if (!take_loop(e, &s, e->map[r])) return 0;
             continue;
         }
         if (s.nlane == KN_MAX_NEST) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many lanes"), 0;
@@ -388,7 +388,7 @@ static int loops_around(kl_grow *e, kn_ref range, kn_ref *open, int cap) {
     }
     int kept = 0;
     for (int i = 0; i < n; i++)
-        if (!ko_is_lane(type_of(e->g, open[i]))) open[kept++] = open[i]; /* a loop stays the node it is */
+        if (!ko_is_lane(type_of(e->g, open[i]))) open[kept++] = e->map[open[i]] ? e->map[open[i]] : open[i];
     return kept;
 }
 
@@ -410,7 +410,7 @@ static kn_ref expand_prefix(kl_grow *e, kn_ref n) {
 static kn_ref expand_end(kl_grow *e, kn_ref n) {
     kn_ref body = e->map[kg_at(e->g, n, 0)];
     for (uint32_t i = kg_nsrc(e->g, n); i-- > 1 && body;) {
-        kn_ref r = kg_at(e->g, n, i);
+        kn_ref r = e->map[kg_at(e->g, n, i)];
         if (ko_is_lane(type_of(e->g, r))) continue;
         if (kg_max(e->g, kg_at(e->g, r, 0)) < 1) return kg_list(e->g, KN_OP_GROUP, NULL, 0); /* it never runs */
         if (kg_is_const(e->g, kg_at(e->g, r, 0), 1)) { /* once: what it holds need not depend on it */
@@ -445,6 +445,10 @@ static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
     case KN_OP_RANGE:
         if (ko_is_lane(type_of(g, n)) && kg_field(g, n, KN_F_RANGE_rank) == 0)
             return lane_leaf(e, n);
+        if (kg_rank(g, src[0]) > 0 && kg_numel(g, src[0]) == 1) { /* what lanes were summed to */
+            kn_ref bound = kg_reshape(g, src[0], NULL, 0);
+            return bound ? kg_with_src(g, n, &bound, 1) : 0;
+        }
         return kg_with_src(g, n, src, k);
     case KN_OP_REDUCE:
         if (kg_is_prefix(g, n)) return expand_prefix(e, n);
