@@ -241,6 +241,34 @@ static const char *judge_element(const judge *j, kn_ref n, int64_t i) {
     }
 }
 
+/* A body that compares floats wants numbers, for what is none has no identity, and exact ones where integers hang on
+ * it. NULL: fine. */
+static const char *judge_body(const judge *j, kn_ref function) {
+    const kn_graph *g    = j->c->now;
+    kn_ref          body = kg_at(g, function, 0), *order;
+    uint32_t        n;
+    bool            compares = false, picks = false;
+    if (!kg_reach(g, &body, 1, &order, &n)) return "is too large";
+    for (uint32_t i = 0; i < n; i++) {
+        int op = kg_op(g, order[i]);
+        compares |= (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE ||
+                     op == KN_OP_CMPLE || op == KN_OP_CMPEQ) &&
+                    kn_is_float(kg_dtype(g, kg_at(g, order[i], 0)));
+        picks |= op == KN_OP_WHERE && !kn_is_float(kg_dtype(g, order[i]));
+    }
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    for (uint32_t k = 1; compares && k < kg_nsrc(g, function); k++) {
+        kn_ref          x = kg_at(g, function, k);
+        const kn_value *v = &j->value[x];
+        if (!kn_is_float(kg_dtype(g, x))) continue;
+        if (picks && !j->exact[x]) return "compares in its body what was rounded";
+        for (int64_t i = 0; v->data && i < v->numel; i++)
+            if (isnan(kn_load_scalar((const char *)v->data + i * kn_dsize(v->dtype), v->dtype).f))
+                return "compares in its body what is no number";
+    }
+    return NULL;
+}
+
 bool corpus_conditioned(corpus_case *c, char *why, size_t cap) {
     kn_value value[CORPUS_MAX];
     int      n;
@@ -308,6 +336,10 @@ bool corpus_judge(corpus_case *c, kn_value *result, int *nresult, char *why, siz
             kn_str_free(&s);
             ok = false;
         }
+    for (uint32_t i = 0; ok && i < n; i++) {
+        const char *what = kg_op(c->now, node[i]) == KN_OP_FUNCTION ? judge_body(&j, node[i]) : NULL;
+        if (what) snprintf(why, cap, "a FUNCTION %s", what), ok = false;
+    }
     if (ok) take_results(c, value, result, nresult);
     for (int k = 0; k < got && !f.code; k++) kn_value_free(NULL, &out[k]);
     kn_free(NULL, node, n * sizeof *node);
