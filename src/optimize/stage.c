@@ -295,12 +295,17 @@ static kn_ref innermost_loop(const ko_state *s, kn_ref idx) {
     return best;
 }
 
-static bool reads_memory(ko_state *s, kn_ref x) {
+enum { READS_NOTHING, READS_PARAMS, READS_OWN }; /* own: what the kernel itself puts there first */
+
+static int reads_memory(ko_state *s, kn_ref x) {
     kn_ref  *order;
     uint32_t n;
-    bool     reads = false;
-    if (!kg_reach(s->g, &x, 1, &order, &n)) return kn_oom(s->f);
-    for (uint32_t i = 0; i < n; i++) reads |= kg_op(s->g, order[i]) == KN_OP_LOAD;
+    int      reads = READS_NOTHING;
+    if (!kg_reach(s->g, &x, 1, &order, &n)) return kn_oom(s->f), READS_OWN;
+    for (uint32_t i = 0; i < n; i++) {
+        if (kg_op(s->g, order[i]) == KN_OP_LOAD) reads = KN_MAX(reads, READS_PARAMS);
+        if (kg_op(s->g, order[i]) == KN_OP_STORE) reads = READS_OWN;
+    }
     kn_free(kg_alloc(s->g), order, n * sizeof *order);
     return reads;
 }
@@ -316,9 +321,10 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
         kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, now = 0;
         if (o->op == KN_OPT_PREFETCH && plain_load_of(g, l, o->arg)) {
             kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
-            if (!r) continue;
+            int    reads = r ? reads_memory(s, idx) : READS_OWN;
+            if (reads == READS_OWN) continue; /* what is read later is not there yet */
             kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, o->more));
-            if (reads_memory(s, idx)) /* what it reads must be there */
+            if (reads == READS_PARAMS) /* what it reads must be there */
                 ahead = kg_op2(g, KN_OP_MIN, ahead, kg_op2(g, KN_OP_ADD, kg_at(g, r, 0), kg_idx(g, -1)));
             ahead = kg_substitute(g, idx, &r, &ahead, 1);
             kn_ref fetch = kg_list(g, KN_OP_PREFETCH, (kn_ref[]){kg_index(g, p, &ahead, 1)}, 1);
