@@ -114,7 +114,7 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
     }
     case KN_OP_STACK: {
         kn_ref x = 0;
-        if (!kg_nsrc(z->g, n)) return kg_int(z->r, dt, 0); /* an empty list is never asked for an element */
+        if (!kg_nsrc(z->g, n) || !u->src) return kg_int(z->r, dt, 0); /* never asked for an element */
         for (uint32_t k = kg_nsrc(z->g, n); k-- > 0;) {
             kn_ref val = z->use[u->src[k]].value;
             x = x ? kg_op3(z->r, KN_OP_WHERE, kg_op2(z->r, KN_OP_CMPLT, u->idx[0], kg_idx(z->r, (int64_t)k + 1)), val,
