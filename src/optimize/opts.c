@@ -209,6 +209,32 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     return true;
 }
 
+/* Some piece of it beside its lanes is a loop. */
+static bool leaves_loops(const kn_origin *o) {
+    bool tail = o->split && o->tail_kind == KN_TAIL_PEEL && o->tail > 1 && !ko_is_lane(o->tail_type);
+    return o->front > 1 || o->back > 1 || tail;
+}
+
+static const char needs_carry[] = "a reduction outside an output loop needs its sums kept: CARRY it first";
+
+/* Why the loops cannot stand in this order, or NULL. */
+static const char *order_fault(const kn_nest *nest) {
+    for (int a = 0; a < nest->nloop; a++)
+        for (int b = a + 1; b < nest->nloop; b++) {
+            const kn_loop   *x = &nest->loop[a], *y = &nest->loop[b];
+            const kn_origin *p = &nest->origin[x->origin], *q = &nest->origin[y->origin];
+            if ((p->on >> y->origin & 1) && !ko_is_lane(y->type)) return "a loop's bound is read from a loop inside it";
+            if (p->closer == q->closer && p->scanned && !q->scanned && (!ko_is_lane(y->type) || leaves_loops(q)))
+                return "a prefix runs along the loop, so it stays innermost";
+            if (p->scanned && x->origin == y->origin && x->stride < y->stride)
+                return "a prefix runs along the loop, so its parts keep their order";
+            if (p->reduce && !q->reduce && (!x->carry || p->end != q->closer))
+                return needs_carry;
+            if (p->reduce && y->type == KN_AXIS_THREAD) return threads_outside;
+        }
+    return NULL;
+}
+
 static bool edit_peel(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_loop   *l  = &nest->loop[o->axis];
     kn_origin *or = &nest->origin[l->origin];
@@ -222,7 +248,11 @@ static bool edit_peel(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     or->front = o->arg;
     or->back  = o->more;
     l->extent -= o->arg + o->more;
-    return true;
+    const char *why = order_fault(nest);
+    if (!why) return true;
+    or->front = or->back = 0;
+    l->extent += o->arg + o->more;
+    return refuse(f, o, why);
 }
 
 static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
@@ -237,26 +267,6 @@ static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
         if (nest->loop[i].carry) return refuse(f, o, "a kernel carries the sums of one loop");
     l->carry = (kn_carry)o->target;
     return true;
-}
-
-static const char needs_carry[] = "a reduction outside an output loop needs its sums kept: CARRY it first";
-
-/* Why the loops cannot stand in this order, or NULL. */
-static const char *order_fault(const kn_nest *nest) {
-    for (int a = 0; a < nest->nloop; a++)
-        for (int b = a + 1; b < nest->nloop; b++) {
-            const kn_loop   *x = &nest->loop[a], *y = &nest->loop[b];
-            const kn_origin *p = &nest->origin[x->origin], *q = &nest->origin[y->origin];
-            if ((p->on >> y->origin & 1) && !ko_is_lane(y->type)) return "a loop's bound is read from a loop inside it";
-            if (p->closer == q->closer && p->scanned && !q->scanned && !ko_is_lane(y->type))
-                return "a prefix runs along the loop, so it stays innermost";
-            if (p->scanned && x->origin == y->origin && x->stride < y->stride)
-                return "a prefix runs along the loop, so its parts keep their order";
-            if (p->reduce && !q->reduce && (!x->carry || p->end != q->closer))
-                return needs_carry;
-            if (p->reduce && y->type == KN_AXIS_THREAD) return threads_outside;
-        }
-    return NULL;
 }
 
 static bool edit_swap(kn_nest *nest, const kn_opt *o, kn_fault *f) {
