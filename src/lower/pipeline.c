@@ -43,6 +43,13 @@ static bool name_fits(const char *pattern, const char *name) {
     return !*pattern;
 }
 
+/* What was set by hand for the kernel: the last pattern that fits. NULL: nothing. */
+static const kl_hand *hand_for(const kl_run *run, const kl_kernel *k) {
+    for (size_t i = run->nhand; i-- > 0;)
+        if (name_fits(run->hand[i].pattern, k->name)) return &run->hand[i];
+    return NULL;
+}
+
 static bool optimize_by_hand(kl_program *p, kl_kernel *k, const kl_hand *h, kn_fault *f) {
     kn_fault own = {0};
     k->nopts     = h->nopts;
@@ -56,8 +63,8 @@ static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *
     if (k->optimized) return true;
     k->optimized = true;
     if (k->panel) return kl_optimize(p, k, true, f); /* what is given by hand is given for its reader */
-    for (size_t i = run->nhand; i-- > 0;)
-        if (name_fits(run->hand[i].pattern, k->name)) return optimize_by_hand(p, k, &run->hand[i], f);
+    const kl_hand *hand = hand_for(run, k);
+    if (hand) return optimize_by_hand(p, k, hand, f);
     if (run->opts) {
         k->nopts = run->nopts;
         memcpy(k->opts, run->opts, (size_t)run->nopts * sizeof *run->opts);
@@ -67,14 +74,10 @@ static bool optimize_kernel(kl_program *p, kl_kernel *k, kl_run *run, kn_fault *
 /* Panels add kernels and calls, so what reads them goes first, one by one. */
 static bool optimize_readers(kl_program *p, kl_run *run, kn_fault *f) {
     for (size_t k = 0, n = p->nkernel; k < n; k++) {
-        const kn_opt *opts  = run->opts;
-        int           nopts = run->nopts;
-        bool          reads = false;
-        for (size_t i = 0; i < run->nhand; i++)
-            if (name_fits(run->hand[i].pattern, p->kernel[k].name)) {
-                opts  = run->hand[i].opts;
-                nopts = run->hand[i].nopts;
-            }
+        const kl_hand *hand  = hand_for(run, &p->kernel[k]);
+        const kn_opt  *opts  = hand ? hand->opts : run->opts;
+        int            nopts = hand ? hand->nopts : run->nopts;
+        bool           reads = false;
         for (int i = 0; i < nopts; i++) reads |= opts[i].op == KN_OPT_STAGE && opts[i].axis == KN_STAGE_GLOBAL;
         if (reads && !optimize_kernel(p, &p->kernel[k], run, f)) return false;
     }

@@ -265,13 +265,14 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
         kn_ref value = last[order[i]], staged = stage_value(s, value, o, &copies);
         if (staged) add_swap(s, &w, value, staged);
     }
-    if (!w.n && !s->f->code)
-        kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there%s%.0lld%s", (long long)o->arg,
-                copies.threads ? " for each thread: STAGE:"
-                : copies.large ? " that fits LOCAL memory: STAGE:"
-                               : "",
-                copies.threads || copies.large ? (long long)o->arg : 0,
-                copies.threads || copies.large ? ":GLOBAL copies it first" : "");
+    if (!w.n && !s->f->code) {
+        long long   param = (long long)o->arg;
+        const char *what  = copies.threads ? " for each thread" : copies.large ? " that fits LOCAL memory" : NULL;
+        if (what)
+            kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there%s: STAGE:%lld:GLOBAL copies it first",
+                    param, what, param);
+        else kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there", param);
+    }
     sink = do_swaps(s, &w, sink);
     if (own) kn_free(kg_alloc(g), own, size * sizeof *own);
     if (last) kn_free(kg_alloc(g), last, size * sizeof *last);

@@ -321,24 +321,29 @@ static void unwind_limits(void) {
     CHECK(kx_unwind_end(&u, &frame));
 }
 
-static void gdb_sees_through(void) {
-    char    self[1024], command[1400];
+/* What GDB says of this program in `mode`; NULL, and why: it cannot be asked. `until`: how one knows that it ran. */
+static char *gdb_on_self(const char *setting, const char *commands, const char *mode, const char *until) {
+    char    self[1024], command[1600];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0 || system("gdb --version >/dev/null 2>&1") != 0) {
         printf("left out: no gdb\n");
-        return;
+        return NULL;
     }
     self[n] = 0;
     snprintf(command, sizeof command,
-             "ASAN_OPTIONS=detect_leaks=0 DEBUGINFOD_URLS= gdb -nx -batch -ex 'set debuginfod enabled off' "
-             "-ex 'break jit_stop' "
-             "-ex run -ex bt -ex continue -ex bt -ex continue --args '%s' framed 2>&1",
-             self);
+             "%s DEBUGINFOD_URLS= gdb -nx -batch -ex 'set debuginfod enabled off' %s --args '%s' %s 2>&1", setting,
+             commands, self, mode);
     char *text = output_of(command);
-    if (!strstr(text, "Breakpoint 1, ")) {
-        printf("left out: gdb cannot run programs here\n");
-        return;
-    }
+    if (strstr(text, until)) return text;
+    printf("left out: gdb cannot run programs here\n");
+    return NULL;
+}
+
+static void gdb_sees_through(void) {
+    const char *text = gdb_on_self("ASAN_OPTIONS=detect_leaks=0",
+                                   "-ex 'break jit_stop' -ex run -ex bt -ex continue -ex bt -ex continue", "framed",
+                                   "Breakpoint 1, ");
+    if (!text) return;
     static const char *const frames[2] = {" in jit_by_rbp ()", " in jit_by_size ()"};
     for (int i = 0; i < 2; i++) {
         const char *at = strstr(text, frames[i]);
@@ -364,22 +369,9 @@ static int run_torn(void) {
 }
 
 static void gdb_sees_kernels(void) {
-    char    self[1024], command[1400];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || system("gdb --version >/dev/null 2>&1") != 0) {
-        printf("left out: no gdb\n");
-        return;
-    }
-    self[n] = 0;
-    snprintf(command, sizeof command,
-             "KOINE_JIT=gdb ASAN_OPTIONS=detect_leaks=0:handle_segv=0 DEBUGINFOD_URLS= gdb -nx -batch "
-             "-ex 'set debuginfod enabled off' -ex run -ex bt --args '%s' torn 2>&1",
-             self);
-    char *text = output_of(command);
-    if (!strstr(text, "SIGSEGV")) {
-        printf("left out: gdb cannot run programs here\n");
-        return;
-    }
+    const char *text = gdb_on_self("KOINE_JIT=gdb ASAN_OPTIONS=detect_leaks=0:handle_segv=0", "-ex run -ex bt", "torn",
+                                   "SIGSEGV");
+    if (!text) return;
     const char *at = strstr(text, " in E_1024 ()"), *top = strstr(text, "main (");
     if (!CHECK(at && top && at < top)) printf("%s\n", text);
 }
