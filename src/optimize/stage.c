@@ -269,8 +269,9 @@ static kn_ref stage_param(ko_state *s, kn_ref sink, const kn_opt *o) {
         long long   param = (long long)o->arg;
         const char *what  = copies.threads ? " for each thread" : copies.large ? " that fits LOCAL memory" : NULL;
         if (what)
-            kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there%s: STAGE:%lld:GLOBAL copies it first",
-                    param, what, param);
+            kn_fail(s->f, KN_ERR_ARG,
+                    "STAGE: no load of PARAM %lld has a panel there%s: STAGE:%lld:GLOBAL copies it first", param, what,
+                    param);
         else kn_fail(s->f, KN_ERR_ARG, "STAGE: no load of PARAM %lld has a panel there", param);
     }
     sink = do_swaps(s, &w, sink);
