@@ -113,19 +113,21 @@ static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, bool glob
     return true;
 }
 
-/* A kernel of its own has the PARAM and nothing else: no other array, no stage, no variable. */
-static bool reads_alone(ko_state *s, kn_ref x, int64_t slot) {
+/* A kernel of its own has the PARAM and nothing else: no other array, no stage, no variable. A copy in this one reads
+ * no stage that is filled in the loops it copies over: the stage would be filled twice. */
+static bool reads_apart(ko_state *s, kn_ref x, int64_t slot, bool global, const kn_ref *in, int n) {
     kn_graph *g = s->g;
     kn_ref   *order;
-    uint32_t  n;
-    bool      alone = true;
-    if (!kg_reach(g, &x, 1, &order, &n)) return kn_oom(s->f);
-    for (uint32_t i = 0; i < n && alone; i++) {
+    uint32_t  count;
+    bool      apart = true;
+    if (!kg_reach(g, &x, 1, &order, &count)) return kn_oom(s->f);
+    for (uint32_t i = 0; i < count && apart; i++) {
         int op = kg_op(g, order[i]);
-        alone  = op == KN_OP_PARAM ? kg_field(g, order[i], KN_F_PARAM_slot) == slot : op != KN_OP_BUFFER;
+        if (global) apart = op == KN_OP_PARAM ? kg_field(g, order[i], KN_F_PARAM_slot) == slot : op != KN_OP_BUFFER;
+        for (int k = 0; k < n && op == KN_OP_STORE; k++) apart &= !kg_depends(g, order[i], in[k]);
     }
-    kn_free(kg_alloc(g), order, n * sizeof *order);
-    return alone;
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    return apart;
 }
 
 /* Loops as the source lies in memory: what is far apart outside, so that rows are read one after the other. */
@@ -165,8 +167,8 @@ static bool add_panel(ko_state *s, ko_copy *c, int64_t source, int64_t size) {
 /* value (a load, or something computed of it alone) read from a copy; 0: not there, or too large. */
 static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies *copies) {
     kn_graph *g = s->g;
-    kn_ref    open[MAX_DIMS], in[MAX_DIMS], mine = kg_idx(g, 0), its = kg_idx(g, 0);
-    int       all = kg_ranges(g, value, open, KN_COUNT(open)), n = 0, item = kn_dsize(kg_dtype(g, value));
+    kn_ref    open[MAX_DIMS], in[MAX_DIMS], out[MAX_DIMS], mine = kg_idx(g, 0), its = kg_idx(g, 0);
+    int       all = kg_ranges(g, value, open, KN_COUNT(open)), n = 0, nout = 0, item = kn_dsize(kg_dtype(g, value));
     bool      sums = false, global = o->axis == KN_STAGE_GLOBAL;
     int64_t   size = 1;
     if (all > KN_COUNT(open)) return 0;
@@ -178,13 +180,17 @@ static kn_ref stage_value(ko_state *s, kn_ref value, const kn_opt *o, ko_copies 
             if (place < 0 || lane != (pass == 1)) continue;
             if (type == KN_AXIS_THREAD && inside && !global) return copies->threads = true, 0;
             sums |= sum || type == KN_AXIS_GROUP_REDUCE;
+            if (!inside) out[nout++] = open[i];
             if (!inside) continue;
             int at = n++;
             in[at] = open[i];
             for (; at > 0 && !lane && ko_place(s, in[at - 1]) > place; at--) in[at] = in[at - 1], in[at - 1] = open[i];
         }
-    if (global && !reads_alone(s, value, o->arg)) return 0;
+    for (int i = 0; i < nout; i++)
+        for (int k = 0; k < n; k++)
+            if (kg_depends(g, kg_at(g, out[i], 0), in[k])) return 0; /* it would stand around what bounds it */
     if (!n || (o->axis == KN_STAGE_SUM && (!sums || n < 2))) return 0;
+    if (!reads_apart(s, value, o->arg, global, in, n)) return 0;
     for (int i = 1; i < n && o->naxes; i++) /* stable, by the order that was asked for */
         for (int k = i; k > 0 && stage_order(o, ko_place(s, in[k - 1])) > stage_order(o, ko_place(s, in[k])); k--) {
             kn_ref t  = in[k];

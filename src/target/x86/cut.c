@@ -420,7 +420,8 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {
         int            rank;
         const int64_t *dims = kg_shape(g, order[i], &rank);
-        if (c->mark[order[i]] && kg_dtype(g, order[i]) == KN_INDEX && rank && dims[rank - 1] > 1) most = 8;
+        if (c->mark[order[i]] && kg_dtype(g, order[i]) == KN_INDEX && rank && dims[rank - 1] > 1)
+            most = KN_MAX(most, 8);
     }
     c->lanes = KN_MAX(1, KN_MIN(16, bytes / most));
     c->pairs = least > 1;
