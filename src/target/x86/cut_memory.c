@@ -119,6 +119,19 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
     return true;
 }
 
+/* An index computed as some value and a constant: the constant is part of the address, and lanes share the value. */
+static kn_ref cm_base_and_rest(kn_graph *g, kn_ref x) {
+    int64_t rest = 0;
+    while (kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_ADD && kg_dtype(g, x) == KN_INDEX) {
+        uint32_t k = kg_op(g, kg_at(g, x, 0)) == KN_OP_CONST;
+        kn_ref   by = kg_at(g, x, 1 - k);
+        if (kg_op(g, by) != KN_OP_CONST) break;
+        rest += kg_const_int(g, by);
+        x = kg_at(g, x, k);
+    }
+    return rest ? kg_op2(g, KN_OP_ADD, x, kg_idx(g, rest)) : x;
+}
+
 /* Element (row, lane) of the tile, and those of the w - 1 lanes behind it. 0: asked for. */
 static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
                                int w) {
@@ -128,7 +141,9 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
         kx_tile s;
         kx_tile_of(c, idx, &s);
         kn_ref x = kx_sca(c, idx, kx_element_in(&s, d, row, lane));
-        return x ? kg_index(g, a->buffer, &x, 1) : 0;
+        if (!x) return 0;
+        x = cm_base_and_rest(g, x);
+        return kg_index(g, a->buffer, &x, 1);
     }
     int64_t at_c = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
     for (int i = d->rank - 2; i >= 0; i--) {
@@ -189,6 +204,7 @@ kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64
     if (kg_nsrc(g, n) < 3) return kg_load(g, place);
     if (!(gate = cm_element_operand(c, kg_at(g, n, 2), d, row, lane))) return 0;
     if (!(alt = cm_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    if (kg_op(g, gate) == KN_OP_CONST) return kg_const_int(g, gate) ? kg_load(g, place) : alt; /* of that lane */
     return kg_load_gated(g, place, alt, gate);
 }
 
