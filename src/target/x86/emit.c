@@ -472,6 +472,7 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
     if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
+    if (op == KN_OP_BITCAST && v->same) return;
     if (e->list) {
         kn_str_puts(e->list, "  ; ");
         kg_print_node(e->g, n, e->list);

@@ -318,6 +318,19 @@ static bool pl_writes_early(const kx_plan *p, kn_ref n) {
 
 /* ---- names of accumulators ------------------------------------------------------------------------------------- */
 
+/* Vectors that are read as another dtype are the same register. A cell's load has a name already, or is a copy. */
+static void pl_name_bits(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], s = kg_op(g, x) == KN_OP_BITCAST ? kg_at(g, x, 0) : 0;
+        if (!s || !p->value[x].needed || !p->value[s].at || p->value[s].folded || p->value[s].step) continue;
+        if (kg_op(g, s) == KN_OP_LOAD && pl_is_cell(g, kg_at(g, s, 0))) continue;
+        if (pl_bank_of(p, x) == KX_BANK_VEC && pl_bank_of(p, s) == KX_BANK_VEC &&
+            kx_vec_bytes(p, x) == kx_vec_bytes(p, s))
+            p->value[x].same = s;
+    }
+}
+
 /* Loads of a cell are its register, unless it is overwritten while they are still read; what is stored in a cell is
  * made in its register, if nothing reads the cell in between. */
 static bool pl_name_cells(kx_plan *p) {
@@ -628,6 +641,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         pl_count_uses(p);
         pl_fold_loads(p);
     }
+    if (ok) pl_name_bits(p);
     ok = ok && pl_name_cells(p);
     if (ok) pl_find_intervals(p);
     ok = ok && pl_scan(p, &fits);
