@@ -7,7 +7,8 @@
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
- * of most. Reads and writes of what is written there keep their order. */
+ * of most; where that holds more than there are registers, the same store by store. Reads and writes of what is
+ * written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12 }; /* SCALARS: registers that a target gives them */
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -35,6 +36,9 @@ typedef struct kl_run_order {
     int            *place, *touched;   /* per node, NOWHERE: not in the run */
     int            *before, *stack;    /* per item: what reached its storage before it, NOWHERE; a stack of items */
     int            *depth_first, *at;  /* the items of the run in that order; per item: where it stands there */
+    int            *effect;            /* per item: how many STOREs stand before it there */
+    int            *filled, *alone;    /* the items of the run in other orders */
+    int             vectors;           /* registers of the target */
     uint32_t       *next;              /* per item: sources seen so far; then users that do not stand yet */
     uint8_t        *held;              /* per item: a register has it behind what stands */
     uint8_t        *used;              /* per item: by one of the run; then whether its value takes a register */
@@ -81,7 +85,7 @@ static kn_ref reached(const kn_graph *g, kn_ref x) {
 }
 
 /* Item `root` of the run, behind what it needs. Returns how many items are in order then. */
-static int put_run(kl_run_order *o, int root, int m) {
+static int put_run(kl_run_order *o, int root, int *effect, int m) {
     int top = 0;
     if (o->next[root] == UINT32_MAX) return m;
     o->stack[top++] = root;
@@ -100,6 +104,8 @@ static int put_run(kl_run_order *o, int root, int m) {
         }
         o->depth_first[m] = at;
         o->at[at]         = m++;
+        o->effect[at]     = *effect;
+        *effect += kg_op(o->g, o->item[at].node) == KN_OP_STORE;
         o->next[at]       = UINT32_MAX;
         top--;
     }
@@ -110,8 +116,10 @@ static int put_run(kl_run_order *o, int root, int m) {
 static bool takes_register(const kn_graph *g, kn_ref x) {
     int op = kg_op(g, x);
     if (op == KN_OP_LOAD) return kg_space(g, kg_at(g, x, 0)) != KN_REG;
-    return op == KN_OP_INS || kn_is_alu(op);
+    return op == KN_OP_INS || op == KN_OP_BITCAST || kn_is_alu(op);
 }
+
+static bool in_vector(const kn_graph *g, kn_ref x) { return kg_rank(g, x) || kn_is_float(kg_dtype(g, x)); }
 
 /* Registers that are held before item i and not behind it, less those behind it and not before. */
 static int more_before(const kl_run_order *o, int i) {
@@ -124,26 +132,28 @@ static int more_before(const kl_run_order *o, int i) {
     return more;
 }
 
-/* Users in the run, and whether a value takes a register; the most of them that are held at a time. */
-static int count_users(kl_run_order *o, int n) {
-    int live = 0, most = 0;
+/* Of a run in that order: users in the run, and whether a value takes a register; the most values that are held at a
+ * time, [0] scalars and [1] lanes and floats. */
+static void count_users(kl_run_order *o, const int *order, int n, int *most) {
+    int live[2] = {0};
+    most[0] = most[1] = 0;
     for (int k = 0; k < n; k++) {
-        int i      = o->depth_first[k];
+        int i      = order[k];
         o->next[i] = 0;
+        o->held[i] = 0;
         o->used[i] = takes_register(o->g, o->item[i].node);
     }
     for (int k = n; k-- > 0;) {
-        int    i = o->depth_first[k];
+        int    i = order[k];
         kn_ref x = o->item[i].node;
         if (o->before[i] != NOWHERE) o->next[o->before[i]]++;
         for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++) {
             int at = o->place[kg_at(o->g, x, s)];
-            if (at != NOWHERE && !o->next[at]++) live += o->used[at];
+            if (at != NOWHERE && !o->next[at]++) live[in_vector(o->g, o->item[at].node)] += o->used[at];
         }
-        most = KN_MAX(most, live);
-        live -= o->used[i] && o->next[i];
+        for (int b = 0; b < 2; b++) most[b] = KN_MAX(most[b], live[b]);
+        live[in_vector(o->g, x)] -= o->used[i] && o->next[i];
     }
-    return most;
 }
 
 /* One user less; what waits for none any more is ready, in depth-first order. */
@@ -156,20 +166,22 @@ static int let_stand(kl_run_order *o, int i, int nready) {
     return nready + 1;
 }
 
-static void fill_backwards(kl_run_order *o, kn_ref *out, int n) {
+/* `alone`: one store after another. Else what they are made of mixes, and a processor finds more to do at a time. */
+static void fill_backwards(kl_run_order *o, int *out, int n, bool alone) {
     int nready = 0;
     for (int k = 0; k < n; k++)
         if (!o->next[o->depth_first[k]]) o->stack[nready++] = o->depth_first[k];
     while (nready) {
-        int best = nready - 1, least = more_before(o, o->stack[best]);
+        int best = nready - 1, least = more_before(o, o->stack[best]), of = o->effect[o->stack[best]];
         for (int k = nready - 1; k-- > 0 && k >= nready - WINDOW && least > -1;) {
+            if (alone && o->effect[o->stack[k]] != of) break;
             int more = more_before(o, o->stack[k]);
             if (more < least) least = more, best = k;
         }
         int    i = o->stack[best];
         kn_ref x = o->item[i].node;
         memmove(&o->stack[best], &o->stack[best + 1], (size_t)(--nready - best) * sizeof *o->stack);
-        out[--n] = x;
+        out[--n] = i;
         if (o->before[i] != NOWHERE) {
             bool held            = o->held[o->before[i]];
             nready               = let_stand(o, o->before[i], nready);
@@ -180,9 +192,26 @@ static void fill_backwards(kl_run_order *o, kn_ref *out, int n) {
     }
 }
 
+/* Values that no register is left for. */
+static int too_many(const kl_run_order *o, const int *most) {
+    return KN_MAX(most[0] - SCALARS, 0) + KN_MAX(most[1] - o->vectors, 0);
+}
+
+static const int *choose_order(kl_run_order *o, int n) {
+    int most[2], mixed;
+    count_users(o, o->depth_first, n, most);
+    if (most[0] + most[1] <= FEW) return o->depth_first;
+    fill_backwards(o, o->filled, n, false);
+    count_users(o, o->filled, n, most);
+    if (!(mixed = too_many(o, most))) return o->filled;
+    fill_backwards(o, o->alone, n, true);
+    count_users(o, o->alone, n, most);
+    return too_many(o, most) < mixed ? o->alone : o->filled;
+}
+
 static int order_run(kl_run_order *o, kn_ref *out, int m) {
     const kn_graph *g = o->g;
-    int             n = 0;
+    int             n = 0, effect = 0;
     for (int i = o->from; i < o->to; i++) o->place[o->item[i].node] = i;
     for (int i = o->from; i < o->to; i++) {
         kn_ref x = o->item[i].node, st = reached(g, x);
@@ -195,11 +224,9 @@ static int order_run(kl_run_order *o, kn_ref *out, int m) {
             if (o->place[kg_at(g, x, k)] != NOWHERE) o->used[o->place[kg_at(g, x, k)]] = 1;
     }
     for (int i = o->from; i < o->to; i++)
-        if (!o->used[i]) n = put_run(o, i, n);
-    if (count_users(o, n) > FEW)
-        fill_backwards(o, out + m, n);
-    else
-        for (int k = 0; k < n; k++) out[m + k] = o->item[o->depth_first[k]].node;
+        if (!o->used[i]) n = put_run(o, i, &effect, n);
+    const int *order = choose_order(o, n);
+    for (int k = 0; k < n; k++) out[m + k] = o->item[order[k]].node;
     for (int i = o->from; i < o->to; i++) {
         kn_ref st = reached(g, o->item[i].node);
         o->place[o->item[i].node] = NOWHERE;
@@ -218,7 +245,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     if (!kg_reach(g, &k->root, 1, &order, &n)) return kn_oom(f);
     int     *of_range = kn_realloc(p->alloc, NULL, 0, size * sizeof *of_range);
     int     *by_node  = kn_realloc(p->alloc, NULL, 0, 2 * size * sizeof *by_node);
-    int     *by_item  = kn_zalloc(p->alloc, 4 * ((size_t)n + 1) * sizeof *by_item);
+    int     *by_item  = kn_zalloc(p->alloc, 7 * ((size_t)n + 1) * sizeof *by_item);
     uint32_t *next    = kn_zalloc(p->alloc, ((size_t)n + 1) * sizeof *next);
     uint8_t *awaited  = kn_zalloc(p->alloc, size); /* by an AFTER or END: must not be put off */
     uint8_t *seen     = kn_zalloc(p->alloc, 2 * (size + n + 1)); /* storage that is read, that is written; used items */
@@ -235,7 +262,10 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     uint8_t     *read = seen, *written = seen + size;
     kl_run_order o    = {.g = g, .item = item, .place = by_node, .touched = by_node + size, .before = by_item,
                          .stack = by_item + n + 1, .depth_first = by_item + 2 * (n + 1), .at = by_item + 3 * (n + 1),
-                         .next = next, .used = seen + 2 * size, .held = seen + 2 * size + n + 1, .written = written};
+                         .effect = by_item + 4 * (n + 1), .filled = by_item + 5 * (n + 1),
+                         .alone = by_item + 6 * (n + 1), .next = next, .used = seen + 2 * size,
+                         .held = seen + 2 * size + n + 1, .written = written,
+                         .vectors = (int)p->machine->vector_registers - 2};
     for (uint32_t i = 0; i < n; i++) {
         kn_ref st = reached(g, order[i]);
         if (st) (kg_op(g, order[i]) == KN_OP_STORE ? written : read)[st] = 1;
@@ -300,7 +330,7 @@ done:
     if (!ok) kl_stage_fault("linearize", g, f);
     kn_free(p->alloc, of_range, size * sizeof *of_range);
     kn_free(p->alloc, by_node, 2 * size * sizeof *by_node);
-    kn_free(p->alloc, by_item, 4 * ((size_t)n + 1) * sizeof *by_item);
+    kn_free(p->alloc, by_item, 7 * ((size_t)n + 1) * sizeof *by_item);
     kn_free(p->alloc, next, ((size_t)n + 1) * sizeof *next);
     kn_free(p->alloc, awaited, size);
     kn_free(p->alloc, seen, 2 * (size + n + 1));
