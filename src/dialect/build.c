@@ -25,6 +25,19 @@ kn_ref kg_int(kn_graph *g, int dtype, int64_t v) {
     return kg_make(g, KN_OP_CONST, dtype, (uint64_t)s.i, NULL, 0);
 }
 
+kn_ref kg_fold_consts(kn_graph *g, int op, int dtype, const kn_ref *src, uint32_t n) {
+    int       dt[3] = {0};
+    kn_scalar in[3] = {{0}}, out;
+    if (n < 1 || n > 3) return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (kg_op(g, src[i]) != KN_OP_CONST) return 0;
+        memcpy(&in[i], &kg_node(g, src[i])->arg, sizeof in[i]);
+        dt[i] = kg_dtype(g, src[i]);
+    }
+    if (!kn_alu(op, dtype, dt, in, &out)) return 0;
+    return kn_is_float(dtype) ? kg_float(g, dtype, out.f) : kg_int(g, dtype, out.i);
+}
+
 kn_ref kg_idx(kn_graph *g, int64_t v) { return kg_make(g, KN_OP_CONST, KN_INDEX, (uint64_t)v, NULL, 0); }
 
 kn_ref kg_cast(kn_graph *g, kn_ref x, int dtype) {

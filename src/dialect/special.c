@@ -111,19 +111,6 @@ kn_ref kg_first_of(kn_graph *g, kn_ref x, int64_t count) {
     return kg_numel(g, x) == count ? x : kg_shrink(g, x, &zero, &count, 1);
 }
 
-/* An integer of constants is a constant. 0: it is none. */
-static kn_ref fold(kn_graph *to, const kn_graph *from, kn_ref id, const kn_ref *src, uint32_t n) {
-    int       dt[3];
-    kn_scalar v[3], out;
-    if (!kn_is_alu(kg_op(from, id)) || !kn_is_int(kg_dtype(from, id)) || n > 3) return 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (kg_op(to, src[i]) != KN_OP_CONST || kn_is_float(kg_dtype(to, src[i]))) return 0;
-        dt[i]  = kg_dtype(to, src[i]);
-        v[i].i = kg_const_int(to, src[i]);
-    }
-    return kn_alu(kg_op(from, id), kg_dtype(from, id), dt, v, &out) ? kg_int(to, kg_dtype(from, id), out.i) : 0;
-}
-
 typedef struct sp_walk {
     kn_graph       *to;
     const kn_graph *from;
@@ -146,7 +133,9 @@ static kn_ref specialised(sp_walk *w, kn_ref id, int body) {
     for (uint32_t k = 0; k < n; k++) w->src[k] = w->map[body || (!k && kn_calls(kg_op(g, id)))][old[k]];
     if (kg_op(g, id) == KN_OP_BIND && kg_op(w->to, w->src[1]) == KN_OP_CONST)
         return kg_check_variable(g, old[0], kg_const_int(w->to, w->src[1]), &w->to->fault) ? w->src[1] : 0;
-    kn_ref c = fold(w->to, g, id, w->src, n);
+    kn_ref c = kn_is_alu(kg_op(g, id)) && kn_is_int(kg_dtype(g, id))
+                   ? kg_fold_consts(w->to, kg_op(g, id), kg_dtype(g, id), w->src, n)
+                   : 0;
     return c ? c : kg_import(w->to, g, id, w->src, n);
 }
 

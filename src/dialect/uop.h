@@ -195,6 +195,7 @@ kn_ref kg_import(kn_graph *g, const kn_graph *from, kn_ref n, const kn_ref *src,
 kn_ref kg_op1(kn_graph *g, int op, kn_ref a);
 kn_ref kg_op2(kn_graph *g, int op, kn_ref a, kn_ref b);
 kn_ref kg_op3(kn_graph *g, int op, kn_ref a, kn_ref b, kn_ref c);
+kn_ref kg_fold_consts(kn_graph *g, int op, int dtype, const kn_ref *src, uint32_t n); /* of constants; 0: not all are */
 kn_ref kg_int(kn_graph *g, int dtype, int64_t v);   /* CONST of an integer dtype (wrapped to it), or a float's value */
 kn_ref kg_float(kn_graph *g, int dtype, double v);  /* CONST; rounded to the dtype */
 kn_ref kg_idx(kn_graph *g, int64_t v);              /* CONST of dtype index */

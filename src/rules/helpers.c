@@ -4,30 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-static kn_scalar rule_const_scalar(const kn_graph *g, kn_ref n) {
-    kn_scalar s = {0};
-    memcpy(&s, &kg_node(g, n)->arg, sizeof s);
-    return s;
-}
-
-static kn_ref rule_scalar_const(kn_graph *g, int dtype, kn_scalar s) {
-    return kn_is_float(dtype) ? kg_float(g, dtype, s.f) : kg_int(g, dtype, s.i);
-}
-
 kn_ref kn_rule_fold(kn_rw *rw, kn_ref n) {
-    kn_graph      *g  = rw->g;
-    const kn_node *nd = kg_node(g, n);
-    kn_scalar      in[3] = {{0}}, out;
-    int            dt[3] = {0};
-    if (nd->nsrc > 3) return 0;
-    for (uint32_t i = 0; i < nd->nsrc; i++) {
-        kn_ref s = nd->s.src[i];
-        if (kg_op(g, s) != KN_OP_CONST) return 0;
-        in[i] = rule_const_scalar(g, s);
-        dt[i] = kg_dtype(g, s);
-    }
-    if (!kn_alu(nd->op, nd->dtype, dt, in, &out)) return 0;
-    return rule_scalar_const(g, nd->dtype, out);
+    kn_graph *g = rw->g;
+    return kg_fold_consts(g, kg_op(g, n), kg_dtype(g, n), kg_src(g, n), kg_nsrc(g, n));
 }
 
 kn_ref kn_rule_bounds(kn_rw *rw, kn_ref n) {

@@ -88,24 +88,9 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
-/* A scalar of constants, as lane numbers make many, is one: it takes no register. 0: it is none. */
-static kn_ref co_folded(kx_cut *c, int op, int dtype, const kn_ref *src, int n) {
-    kn_graph *g = c->g;
-    kn_scalar in[3], out;
-    int       dt[3];
-    for (int k = 0; k < n; k++) {
-        if (kg_op(g, src[k]) != KN_OP_CONST) return 0;
-        dt[k] = kg_dtype(g, src[k]);
-        if (kn_is_float(dt[k])) in[k].f = kg_const_float(g, src[k]);
-        else in[k].i = kg_const_int(g, src[k]);
-    }
-    if (!kn_alu(op, dtype, dt, in, &out)) return 0;
-    return kn_is_float(dtype) ? kg_float(g, dtype, out.f) : kg_int(g, dtype, out.i);
-}
-
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
-    kn_ref  folded                 = lanes ? 0 : co_folded(c, op, dtype, src, n);
-    if (folded) return folded;
+    kn_ref known = lanes ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n); /* as lane numbers make many */
+    if (known) return known;
     int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
 }
@@ -165,9 +150,7 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
     int       st = kg_dtype(g, src[0]);
     if (op == KN_OP_BITCAST) return kg_bitcast(g, src[0], dt);
-    if (op == KN_OP_CAST && (st == dt || (!lanes && kn_dsize(st) == 8 && kn_dsize(dt) == 8 && !kn_is_float(st) &&
-                                          !kn_is_float(dt) && kg_op(g, src[0]) == KN_OP_CONST)))
-        return st == dt ? src[0] : kg_int(g, dt, kg_const_int(g, src[0]));
+    if (op == KN_OP_CAST && st == dt) return src[0];
     if (op == KN_OP_CAST && dt == KN_BOOL) {
         kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
         return co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
