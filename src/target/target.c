@@ -7,10 +7,16 @@ const kt_target *kt_of(const kt_choice *c) {
     return c->target ? c->target : &kt_c;
 }
 
+bool kt_runs(const kt_choice *c, kn_fault *f) {
+    const kt_target *t = kt_of(c);
+    return !t->runs || t->runs(c, f);
+}
+
 bool kt_find(const char *name, kt_choice *out, kn_fault *f) {
     *out = (kt_choice){.target = &kt_c};
 #if KN_TARGET_X86
-    if (!name) name = kt_x86_runs() ? "x86" : "c";
+    kt_choice own = {.target = &kt_x86};
+    if (!name && kt_x86_options("", &own, f) && kt_runs(&own, &(kn_fault){0})) return *out = own, true;
 #endif
     if (!name || !strcmp(name, "c")) return true;
 #if KN_TARGET_X86

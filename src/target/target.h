@@ -22,7 +22,7 @@ typedef struct kt_target kt_target;
 /* A target and what it may use. Zeroed: the C target. */
 typedef struct kt_choice {
     const kt_target *target;
-    int              level; /* features, as the target counts them; 0: what the machine has */
+    int              level; /* features, as the target counts them */
     bool             listing; /* Render shows machine code as text too */
     int              regs;  /* registers of a class to use at most, 0: all; for tests of spilling */
 } kt_choice;
@@ -46,6 +46,8 @@ struct kt_target {
     const char *name;
     bool        machine; /* gives machine code, not source */
     uint64_t    groups;  /* rules of Select */
+    /* Code of that choice runs on this machine; KN_ERR_DEVICE: what the machine lacks. NULL: it does. */
+    bool (*runs)(const kt_choice *c, kn_fault *f);
     /* Cuts the table of the machine down to what the target uses of it. NULL: all. */
     void (*fit)(const kt_choice *c, kn_machine *m);
     /* Select, after the rules. NULL: tiles stay whole until Render. */
@@ -59,6 +61,8 @@ struct kt_target {
 bool kt_find(const char *name, kt_choice *out, kn_fault *f);
 /* The target of a choice: the C target if none was made. */
 const kt_target *kt_of(const kt_choice *c);
+/* What it makes runs on this machine. False: KN_ERR_DEVICE says what the machine lacks. */
+bool kt_runs(const kt_choice *c, kn_fault *f);
 
 /* Rows of a tile are all its axes but the last, row-major. The row of s that broadcasts to a row of d. */
 int64_t kt_row_in(int srank, const int64_t *sdims, int drank, const int64_t *ddims, int64_t row);
@@ -70,8 +74,6 @@ void                   kt_c_preamble(kn_str *out);
 extern const kt_target kt_c;
 #if KN_TARGET_X86
 extern const kt_target kt_x86;
-/* This machine has the least that it needs: AVX2, FMA, F16C, BMI2. */
-bool kt_x86_runs(void);
 /* Reads ":avx2", ":regs=4" and so on. */
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f);
 #endif

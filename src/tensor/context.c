@@ -58,7 +58,8 @@ static bool check_names(const kn_config *cfg, kn_fault *f) {
     if (!found) return kn_fail(f, KN_ERR_DEVICE, "kn_open: no device \"%s\": this build has CPU, INTERP and NULL", dev);
     kt_choice target;
     kn_fault  why = {0};
-    if (!kt_find(cfg->target, &target, &why)) return kn_fail(f, why.code, "kn_open: %s", why.text);
+    if (!kt_find(cfg->target, &target, &why) || (!strcmp(dev, "CPU") && !kt_runs(&target, &why)))
+        return kn_fail(f, why.code, "kn_open: %s", why.text);
     if (!known_machine(cfg->machine))
         return kn_fail(f, KN_ERR_ARG, "kn_open: no machine \"%s\": there are host, avx512, avx2, sse2 and neon",
                        cfg->machine);

@@ -86,6 +86,13 @@ static void test_names(void) {
     kn_fault  f = {0};
     CHECK(kt_find("x86:avx512:regs=8", &c, &f) && c.regs == 8);
     CHECK(kt_find("x86:avx2", &c, &f));
+    CHECK(kt_runs(&c, &f));
+    bool wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    CHECK(kt_find(NULL, &c, &f) && kt_runs(&c, &f));
+    CHECK(kt_find("x86:avx512", &c, &f));
+    CHECK_EQ(kt_runs(&c, &f), wide);
+    CHECK(wide || strstr(f.text, "x86:avx2 may run"));
+    f = (kn_fault){0};
     CHECK(!kt_find("x86:avx3", &c, &f) && strstr(f.text, ":avx2"));
     f = (kn_fault){0};
     CHECK(!kt_find("arm", &c, &f) && strstr(f.text, "no target \"arm\""));

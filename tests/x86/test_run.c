@@ -38,42 +38,6 @@ static void as_the_system_says(void) {
         printf("left out: /proc/cpuinfo\n");
 }
 
-static void lowered(void) {
-    const uint64_t avx2 = KX_LEVEL_AVX2 | KX_HAS(POPCNT), full = KX_LEVEL_AVX512 | KX_HAS(POPCNT) | KX_HAS(VNNI);
-    const struct {
-        const char *text;
-        uint64_t    have, want;
-        kn_status   code;
-    } cases[] = {
-        {NULL, full, full, 0},
-        {"", avx2, avx2, 0},
-        {"avx2", full, avx2, 0},
-        {"avx2", avx2, avx2, 0},
-        {"avx512", full, full, 0},
-        {"avx512", avx2, 0, KN_ERR_DEVICE},
-        {"avx512,-avx512_vnni", full, full & ~KX_HAS(VNNI), 0},
-        {"-avx512_vnni,-popcnt", full, KX_LEVEL_AVX512, 0},
-        {"-avx512f", full, avx2, 0},
-        {"-avx512_bf16", avx2, avx2, 0}, /* not there anyway */
-        {"-fma", full, 0, KN_ERR_ARG},
-        {"-avx2", full, 0, KN_ERR_ARG},
-        {"sse", full, 0, KN_ERR_ARG},
-        {"-", full, 0, KN_ERR_ARG},
-        {"avx51", full, 0, KN_ERR_ARG},
-        {"fma", full, 0, KN_ERR_ARG}, /* nothing is added */
-        {NULL, KX_HAS(BASE) | KX_HAS(AVX), 0, KN_ERR_DEVICE},
-        {NULL, full & ~KX_HAS(AVX2), 0, KN_ERR_DEVICE},
-        {NULL, 0, 0, KN_ERR_DEVICE},
-    };
-    for (int i = 0; i < KN_COUNT(cases); i++) {
-        kn_fault f   = {0};
-        uint64_t got = 0;
-        CHECK_EQ(kx_features_named(cases[i].text, cases[i].have, &got, &f), cases[i].code == 0);
-        CHECK_EQ(f.code, cases[i].code);
-        CHECK_EQ(got, cases[i].want);
-    }
-}
-
 /* ---- functions ------------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
@@ -381,7 +345,6 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "torn")) return run_torn();
     if (!kx_cpu_features()) SKIP("no x86-64");
     RUN(as_the_system_says);
-    RUN(lowered);
     if ((kx_cpu_features() & KX_LEVEL_AVX2) != KX_LEVEL_AVX2) SKIP("this CPU has no AVX2: nothing was run");
     RUN(loop);
     RUN(vectors);

@@ -17,18 +17,13 @@ static const kx_feature_bit feature_bits[KXC_NFEATURES] = {
 #undef FEATURE
 };
 
-static uint64_t features_of_state(int from) { /* those that need the system to keep so much */
-    uint64_t out = 0;
-    for (int i = 1; i < KXC_NFEATURES; i++)
-        if (feature_bits[i].state >= from) out |= 1ull << i;
-    return out;
-}
-
 /* Without what stands on something that is missing. */
 static uint64_t without_orphans(uint64_t features) {
-    if (!(features & KX_HAS(F))) features &= ~features_of_state(2);
-    if (!(features & KX_HAS(AVX2))) features &= ~(KX_HAS(FMA) | KX_HAS(F16C) | KX_HAS(AVXVNNI) | features_of_state(2));
-    return features;
+    uint64_t wide = 0; /* what needs zmm and masks kept */
+    for (int i = 1; i < KXC_NFEATURES; i++)
+        if (feature_bits[i].state >= 2) wide |= 1ull << i;
+    if (!(features & KX_HAS(AVX2))) features &= ~(KX_HAS(FMA) | KX_HAS(F16C) | KX_HAS(AVXVNNI) | wide);
+    return features & KX_HAS(F) ? features : features & ~wide;
 }
 
 #if defined(__x86_64__)
@@ -78,40 +73,4 @@ void kx_features_text(kn_str *out, uint64_t features) {
             kn_str_putf(out, "%s%s", some ? " " : "", kx_feature_text[i]);
             some = true;
         }
-}
-
-static bool below_level(uint64_t have, uint64_t level, const char *name, kn_fault *f) {
-    kn_str missing;
-    kn_str_init(&missing, NULL);
-    kx_features_text(&missing, level & ~have);
-    kn_fail(f, KN_ERR_DEVICE, "x86-64: %s: this CPU has no %s", name, kn_str_c(&missing));
-    kn_str_free(&missing);
-    return false;
-}
-
-bool kx_features_named(const char *text, uint64_t have, uint64_t *out, kn_fault *f) {
-    uint64_t got = without_orphans(have);
-    if ((got & KX_LEVEL_AVX2) != KX_LEVEL_AVX2) return below_level(got, KX_LEVEL_AVX2, "code of our own", f);
-    for (const char *at = text ? text : ""; *at;) {
-        size_t n    = strcspn(at, ", ");
-        bool   less = *at == '-';
-        int    k    = 1;
-        while (k < KXC_NFEATURES &&
-               (strlen(kx_feature_text[k]) != n - less || strncmp(kx_feature_text[k], at + less, n - less) != 0))
-            k++;
-        if (n == 4 && !strncmp(at, "avx2", n))
-            got &= ~features_of_state(2);
-        else if (n == 6 && !strncmp(at, "avx512", n)) {
-            if ((got & KX_LEVEL_AVX512) != KX_LEVEL_AVX512) return below_level(got, KX_LEVEL_AVX512, "avx512", f);
-        } else if (less && k < KXC_NFEATURES)
-            got = without_orphans(got & ~(1ull << k));
-        else if (n)
-            return kn_fail(f, KN_ERR_ARG, "x86-64 features: \"%.*s\" is unknown: avx2, avx512 or -NAME, as -%s",
-                           (int)KN_MIN(n, 60), at, kx_feature_text[KXC_BF16]);
-        at += n + (at[n] != 0);
-    }
-    if ((got & KX_LEVEL_AVX2) != KX_LEVEL_AVX2)
-        return kn_fail(f, KN_ERR_ARG, "x86-64 features: \"%s\" leaves less than AVX2, FMA, F16C and BMI", text);
-    *out = got;
-    return true;
 }

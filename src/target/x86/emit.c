@@ -593,7 +593,7 @@ static void em_epilogue(kx_writer *e) {
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f) {
     kn_str    list;
     kx_plan   p;
-    kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = kx_level(c) == KX_AVX512};
+    kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = c->level == KX_AVX512};
     if (!kx_plan_make(&p, g, linear, c, f)) return false;
     kx_code_init(&e.code, kg_alloc(g), e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2, f);
     kn_str_init(&list, kg_alloc(g));

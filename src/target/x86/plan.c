@@ -624,7 +624,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     p->list    = kg_src(g, linear);
     p->n       = kg_nsrc(g, linear);
     p->f       = f;
-    p->avx512  = kx_level(c) == KX_AVX512;
+    p->avx512  = c->level == KX_AVX512;
     p->regs    = c->regs;
     p->tight   = c->regs != 0;
     p->size    = kg_count(g);

@@ -2,22 +2,28 @@
 #include "target/x86/x86.h"
 
 #include "rules_gen.h"
+#include "target/x86/cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #if KN_TARGET_X86
 
-int kx_level(const kt_choice *c) {
-    if (c->level != KX_MACHINE) return c->level;
-    bool all = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return all ? KX_AVX512 : KX_AVX2;
+static bool kt_x86_runs(const kt_choice *c, kn_fault *f) {
+    uint64_t lacks = (c->level == KX_AVX512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2) & ~kx_cpu_features();
+    kn_str   names;
+    if (!lacks) return true;
+    kn_str_init(&names, NULL);
+    kx_features_text(&names, lacks);
+    kn_fail(f, KN_ERR_DEVICE, "target x86: this CPU has no %s: %s", kn_str_c(&names),
+            c->level == KX_AVX512 ? "x86:avx2 may run" : "the target c runs everywhere");
+    kn_str_free(&names);
+    return false;
 }
 
 static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
     const kn_machine *half = kn_machine_named("avx2");
-    if (kx_level(c) == KX_AVX512 || m->vector_bytes <= half->vector_bytes) return;
+    if (c->level == KX_AVX512 || m->vector_bytes <= half->vector_bytes) return;
     m->vector_bytes     = half->vector_bytes;
     m->vector_registers = half->vector_registers;
     m->alu_per_cycle    = half->alu_per_cycle;
@@ -25,8 +31,8 @@ static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
 }
 
 static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
-    int level = kx_level(c);
-    return kx_cut_kernel(g, root, level == KX_AVX512, level == KX_AVX512 ? 64 : level == KX_AVX2 ? 32 : 0, f);
+    int bytes = c->level == KX_AVX512 ? 64 : c->level == KX_AVX2 ? 32 : 0;
+    return kx_cut_kernel(g, root, bytes == 64, bytes, f);
 }
 
 static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,
@@ -37,15 +43,10 @@ static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, 
 const kt_target kt_x86 = {.name    = "x86",
                           .machine = true,
                           .groups  = KN_G_decomp | KN_G_decomp_random | KN_G_select_x86,
+                          .runs    = kt_x86_runs,
                           .fit     = kt_x86_fit,
                           .cut     = kt_x86_cut,
                           .render  = kt_x86_render};
-
-bool kt_x86_runs(void) {
-    /* what the compiler's run time asked once; every CPU with AVX2 has F16C */
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2");
-}
 
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
     static const struct {
@@ -69,6 +70,7 @@ bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
             return kn_fail(f, KN_ERR_ARG, "target x86%s: options are :avx2, :avx512, :scalar and :regs=4 to 32", text);
         text += n;
     }
+    if (!c->level) c->level = (kx_cpu_features() & KX_LEVEL_AVX512) == KX_LEVEL_AVX512 ? KX_AVX512 : KX_AVX2;
     return true;
 }
 

@@ -4,10 +4,8 @@
 
 #include "target/target.h"
 
-enum { KX_MACHINE, KX_SCALAR, KX_AVX2, KX_AVX512 }; /* kt_choice.level */
+enum { KX_SCALAR = 1, KX_AVX2, KX_AVX512 }; /* kt_choice.level */
 
-/* The level of a choice, after what the machine has. */
-int kx_level(const kt_choice *c);
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
