@@ -23,6 +23,8 @@ typedef struct trial {
     kl_program    p;
     kn_array      slot[SLOTS];
     bool          ill; /* what differs depends on rounding */
+    uint64_t      opts;  /* what options are chosen from next */
+    const char   *lists; /* or the lists that are left */
 } trial;
 
 static bool by_hand(const trial *t) { return t->e->how.opts || t->e->how.lists; }
@@ -154,17 +156,26 @@ static void note_opts(trial_engine *e, const kl_kernel *k) {
 }
 
 /* The next list, which a kernel takes; the last one stays. */
-static bool given_opts(kl_kernel *k, const char **lists, kn_fault *f) {
+static bool given_opts(trial *t, kl_kernel *k, kn_fault *f) {
     char        text[512];
-    const char *end = strchr(*lists, ']'), *more = end ? strpbrk(end, "[\n") : NULL;
-    if (**lists != '[' || !end || end - *lists > KN_COUNT(text))
+    const char *lists = t->lists, *end = strchr(lists, ']'), *more = end ? strpbrk(end, "[\n") : NULL;
+    if (*lists != '[' || !end || end - lists > KN_COUNT(text))
         return kn_fail(f, KN_ERR_ARG, "options stand in brackets, a list a kernel");
-    snprintf(text, sizeof text, "%.*s", (int)(end - *lists - 1), *lists + 1);
-    if (more && *more == '[') *lists = more;
+    snprintf(text, sizeof text, "%.*s", (int)(end - lists - 1), lists + 1);
+    if (more && *more == '[') t->lists = more;
     return ko_parse_opts(text, k->opts, &k->nopts, f);
 }
 
-static bool seen(trial *t, kn_stage stage, kn_fault *f) {
+static bool next_opts(void *user, kl_kernel *k, kn_fault *f) {
+    trial *t = user;
+    if (!t->lists) choose_opts(k, &t->opts, MOST_OPTS);
+    else if (!given_opts(t, k, f)) return false;
+    note_opts(t->e, k);
+    return true;
+}
+
+static bool seen(void *user, kn_stage stage, kn_fault *f) {
+    trial *t = user;
     if (!t->e->how.stages) return true;
     kn_graph *g  = kg_new(NULL);
     kn_ref    r  = kl_schedule_graph(&t->p, g);
@@ -173,33 +184,14 @@ static bool seen(trial *t, kn_stage stage, kn_fault *f) {
     return ok;
 }
 
-/* The pipeline's stages, with options by chance. A list that is refused as a whole ends it: *refused. */
+/* With options by chance a list that is refused as a whole ends it: *refused. */
 static bool lower_by_hand(trial *t, bool *refused, kn_fault *f) {
-    static const struct {
-        kn_stage stage;
-        bool (*run)(kl_program *p, kl_kernel *k, kn_fault *f);
-    } stages[] = {{KN_STAGE_EXPAND, kl_expand}, {KN_STAGE_SELECT, kl_select}, {KN_STAGE_LINEARIZE, kl_linearize}};
-    uint64_t    state = t->e->how.opts;
-    const char *lists = t->e->how.lists;
-    if (!kl_rangeify(&t->p, f)) return false;
-    for (size_t k = 0; k < t->p.nkernel; k++) {
-        if (!lists) choose_opts(&t->p.kernel[k], &state, MOST_OPTS);
-        else if (!given_opts(&t->p.kernel[k], &lists, f)) return false;
-        note_opts(t->e, &t->p.kernel[k]);
-        if (kl_optimize(&t->p, &t->p.kernel[k], false, f)) continue;
-        *refused = f->code == KN_ERR_ARG && !lists;
-        return false;
-    }
-    if (!seen(t, KN_STAGE_OPTIMIZE, f)) return false;
-    for (int s = 0; s < KN_COUNT(stages); s++) {
-        for (size_t k = 0; k < t->p.nkernel; k++)
-            if (!stages[s].run(&t->p, &t->p.kernel[k], f)) return false;
-        if (!seen(t, stages[s].stage, f)) return false;
-    }
-    if (!kl_plan(&t->p, f)) return false;
-    for (size_t k = 0; k < t->p.nkernel; k++)
-        if (!kl_render(&t->p, &t->p.kernel[k], f)) return false;
-    return true;
+    choose_way way = {.options = next_opts, .seen = seen, .user = t};
+    t->opts        = t->e->how.opts;
+    t->lists       = t->e->how.lists;
+    bool ok        = choose_lower(&t->p, &way, f);
+    *refused       = way.refused && !t->lists;
+    return ok;
 }
 
 static bool one_way(trial *t, const trial_how *how) {

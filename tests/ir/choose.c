@@ -103,3 +103,27 @@ int choose_opts(kl_kernel *k, uint64_t *state, int most) {
     }
     return refused;
 }
+
+bool choose_lower(kl_program *p, choose_way *w, kn_fault *f) {
+    static const struct {
+        kn_stage stage;
+        bool (*run)(kl_program *p, kl_kernel *k, kn_fault *f);
+    } stages[] = {{KN_STAGE_EXPAND, kl_expand}, {KN_STAGE_SELECT, kl_select}, {KN_STAGE_LINEARIZE, kl_linearize}};
+    if (!kl_rangeify(p, f)) return false;
+    for (size_t k = 0; k < p->nkernel; k++) { /* panels join the kernels */
+        if (!w->options(w->user, &p->kernel[k], f)) return false;
+        if (kl_optimize(p, &p->kernel[k], false, f)) continue;
+        w->refused = f->code == KN_ERR_ARG;
+        return false;
+    }
+    if (!w->seen(w->user, KN_STAGE_OPTIMIZE, f)) return false;
+    for (int s = 0; s < KN_COUNT(stages); s++) {
+        for (size_t k = 0; k < p->nkernel; k++)
+            if (!stages[s].run(p, &p->kernel[k], f)) return false;
+        if (!w->seen(w->user, stages[s].stage, f)) return false;
+    }
+    if (!kl_plan(p, f)) return false;
+    for (size_t k = 0; k < p->nkernel; k++)
+        if (!kl_render(p, &p->kernel[k], f)) return false;
+    return true;
+}

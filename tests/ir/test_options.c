@@ -21,7 +21,8 @@ typedef struct trial {
     kn_array    slot[SLOTS];
     kn_value    want[CORPUS_MAX];
     int         nwant, out[CORPUS_MAX];
-    bool        ok;
+    bool        ok, differs;
+    struct batch *batch;
 } trial;
 
 typedef struct batch {
@@ -55,7 +56,8 @@ static void clear(trial *t) {
     }
 }
 
-static bool interpret(trial *t, kn_stage stage, kn_fault *f) {
+static bool interpret(void *user, kn_stage stage, kn_fault *f) {
+    trial    *t    = user;
     kn_graph *g    = kg_new(NULL);
     kn_ref    root = kl_schedule_graph(&t->p, g);
     int       none = 0;
@@ -63,12 +65,16 @@ static bool interpret(trial *t, kn_stage stage, kn_fault *f) {
     bool ok = root && kn_verify(g, root, stage, f) &&
               kn_eval(g, root, t->slot, (int)t->p.nparam, NULL, &none, &(kn_eval_opts){.check = true}, f);
     kg_free(g);
-    if (ok) return agrees(t, kn_stage_names[stage]);
+    if (ok) return !(t->differs = !agrees(t, kn_stage_names[stage]));
     fprintf(stderr, "%s, after %s: %s\n  options %s\n", t->name, kn_stage_names[stage], f->text, t->opts);
+    t->differs = true;
     return CHECK(!"the stage's graph runs");
 }
 
-static void choose(batch *b, trial *t, kl_kernel *k) {
+static bool choose(void *user, kl_kernel *k, kn_fault *f) {
+    (void)f;
+    trial *t = user;
+    batch *b = t->batch;
     b->refused += choose_opts(k, &b->rng, 5);
     b->options += k->nopts;
     kn_str s;
@@ -77,41 +83,22 @@ static void choose(batch *b, trial *t, kl_kernel *k) {
     size_t at = strlen(t->opts);
     snprintf(t->opts + at, sizeof t->opts - at, "[%s] ", kn_str_c(&s));
     kn_str_free(&s);
+    return true;
 }
 
-typedef bool (*kernel_stage)(kl_program *p, kl_kernel *k, kn_fault *f);
-
-static bool lower(batch *b, trial *t, kn_fault *f) {
-    static const struct {
-        kn_stage     stage;
-        kernel_stage run;
-    } stages[] = {{KN_STAGE_EXPAND, kl_expand}, {KN_STAGE_SELECT, kl_select}, {KN_STAGE_LINEARIZE, kl_linearize}};
-    int nout;
-    if (!kl_program_from(&t->p, t->c.g, t->c.root, t->out, CORPUS_MAX, &nout, f) || !kl_rangeify(&t->p, f))
-        return false;
+static bool lower(trial *t, kn_fault *f) {
+    choose_way way = {.options = choose, .seen = interpret, .user = t};
+    int        nout;
+    if (!kl_program_from(&t->p, t->c.g, t->c.root, t->out, CORPUS_MAX, &nout, f)) return false;
     if (!CHECK(t->p.nparam <= SLOTS)) return false;
     for (size_t k = 0; k < t->p.nparam; k++) {
         const kl_param *q = &t->p.param[k];
         t->slot[k]        = t->c.slot[k % CORPUS_MAX];
         if ((int)k >= t->c.nslots) t->slot[k] = (kn_array){calloc((size_t)q->size + 1, 8), q->size, q->dtype};
     }
-    for (size_t k = 0; k < t->p.nkernel; k++) {
-        choose(b, t, &t->p.kernel[k]);
-        if (kl_optimize(&t->p, &t->p.kernel[k], false, f)) continue; /* panels join the kernels */
-        b->refused += f->code == KN_ERR_ARG; /* as a whole, where each option was fit by itself */
-        return f->code == KN_ERR_ARG;
-    }
-    if (!interpret(t, KN_STAGE_OPTIMIZE, f)) return true;
-    for (int s = 0; s < KN_COUNT(stages); s++) {
-        for (size_t k = 0; k < t->p.nkernel; k++)
-            if (!stages[s].run(&t->p, &t->p.kernel[k], f)) return false;
-        if (!interpret(t, stages[s].stage, f)) return true;
-    }
-    if (!kl_plan(&t->p, f)) return false;
-    for (size_t k = 0; k < t->p.nkernel; k++)
-        if (!kl_render(&t->p, &t->p.kernel[k], f)) return false;
-    t->ok = true;
-    return true;
+    t->ok = choose_lower(&t->p, &way, f);
+    t->batch->refused += way.refused;
+    return t->ok || way.refused || t->differs;
 }
 
 static void free_trial(trial *t) {
@@ -128,6 +115,7 @@ static void one_program(const corpus_program *cp, void *user) {
     if (b->only && !strstr(cp->name, b->only)) return;
     trial *t = calloc(1, sizeof *t);
     if (!CHECK(t && KN_GROW(NULL, b->kept, b->cap, b->nkept + 1))) return;
+    t->batch = b;
     snprintf(t->name, sizeof t->name, "%.50s: %.60s", cp->file, cp->name);
     kl_program_init(&t->p, NULL);
     t->nwant = CORPUS_MAX;
@@ -135,7 +123,7 @@ static void one_program(const corpus_program *cp, void *user) {
         !kn_eval(t->c.g, t->c.root, t->c.slot, t->c.nslots, t->want, &t->nwant, NULL, &f)) {
         t->nwant = 0;
         CHECK(!"the program runs at tensor level");
-    } else if (!lower(b, t, &f)) {
+    } else if (!lower(t, &f)) {
         fprintf(stderr, "%s: %s\n  options %s\n", t->name, f.text, t->opts);
         CHECK(!"options the nest admits are lowered");
     }
