@@ -412,9 +412,9 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         if (dt == KN_VOID || (!lanes && op != KN_OP_STORE)) continue;
         if (dt == KN_INDEX && (op == KN_OP_LOAD || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;
-        most  = KN_MAX(most, dt == KN_INDEX ? 4 : ct_value_size(c, dt));
+        most = KN_MAX(most, dt == KN_INDEX ? 4 : ct_value_size(c, dt));
         if (op == KN_OP_WHERE) most = KN_MAX(most, ct_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
-        if (kn_is_float(dt) && kn_dsize(dt) == 1) most = KN_MAX(bytes, most); /* f8 is converted by calls, one by one */
+        most  = KN_MAX(most, kx_between(c, x));
         least = KN_MIN(least, dt == KN_INDEX ? 4 : kn_dsize(dt));
     }
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {

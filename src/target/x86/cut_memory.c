@@ -164,7 +164,7 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
 
 /* A run of lanes of the dtype can be moved as one. */
 static bool cm_moves_whole(int dt) {
-    return dt != KN_F8E4M3 && dt != KN_F8E5M2 && dt != KN_INDEX;
+    return dt != KN_INDEX;
 }
 
 /* Lanes at a constant distance are put together in a register. */

@@ -4,6 +4,7 @@
 #include "target/x86/cut.h"
 #include "target/x86/x86.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- forms ----------------------------------------------------------------------------------------------------- */
@@ -16,21 +17,33 @@ static bool co_shift_form(const kx_cut *c, int dt, int64_t count) {
 }
 
 static bool co_compare_form(int op, int st) {
-    if (st == KN_BOOL) return op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
-    return !kn_is_float(st) || kn_dsize(st) >= 4;
+    return st != KN_BOOL || op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
+}
+
+/* Registers hold them as f32. */
+static bool co_is_narrow(int dt) {
+    return kn_is_float(dt) && kn_dsize(dt) < 4;
 }
 
 static bool co_cast_form(const kx_cut *c, int dt, int st) {
     int d = kn_dsize(dt), s = kn_dsize(st);
     if (dt == st) return true;
     if (dt == KN_BOOL) return co_compare_form(KN_OP_CMPNE, st);
-    if (st == KN_BOOL) return !kn_is_float(dt) || d >= 4;
-    if ((dt == KN_F16 || dt == KN_BF16) && st == KN_F32) return dt == KN_F16;
-    if (dt == KN_F32 && (st == KN_F16 || st == KN_BF16)) return true;
-    if ((kn_is_float(dt) && d < 4) || (kn_is_float(st) && s < 4)) return false;
+    if (st == KN_BOOL) return true;
+    if (co_is_narrow(dt)) return kn_is_float(st) ? s <= 4 : s < 4; /* f32 has those exactly: rounded once */
     if (kn_is_float(dt) && kn_is_float(st)) return true;
-    if (kn_is_float(st)) return st == KN_F32 && (dt == KN_I32 || d < 4);
+    if (kn_is_float(st)) return c->avx512 || (s <= 4 && (dt == KN_I32 || d < 4));
     return !kn_is_float(dt) || s <= 4 || c->avx512;
+}
+
+/* Division by a power of two, which shifts, or keeps low bits: both floor. */
+static bool co_is_power(const kx_cut *c, int op, int dt, int64_t by) {
+    return by > 0 && !(by & (by - 1)) && (op == KN_OP_MOD || co_shift_form(c, dt, 0));
+}
+
+/* Quotients of floats, of integers that a float has exactly, are on the right side of every whole number. */
+static bool co_divides_reals(const kx_cut *c, int dt) {
+    return kn_dsize(dt) < 4 || (kn_dsize(dt) == 4 && c->avx512);
 }
 
 static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
@@ -48,11 +61,11 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
         return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
                op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN || op == KN_OP_WHERE;
     }
-    if (fl && size < 4) return false;
+    if (co_is_narrow(dt) && op == KN_OP_MULACC) return false; /* of three f32: not rounded once */
     switch (op) {
     case KN_OP_ADD:
     case KN_OP_SUB: return true;
-    case KN_OP_MUL: return fl || size > 1;
+    case KN_OP_MUL: return true;
     case KN_OP_MAX:
     case KN_OP_MIN: return fl || size < 8 || c->avx512;
     case KN_OP_MULACC:
@@ -67,23 +80,34 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_NOT: return !fl;
     case KN_OP_SHL:
     case KN_OP_SHR: return co_shift_form(c, dt, by);
-    case KN_OP_IDIV: return kx_divides_lanes(dt, by) || (by > 0 && !(by & (by - 1)) && co_shift_form(c, dt, 0));
-    case KN_OP_MOD: return kx_divides_lanes(dt, by) || (by > 0 && !(by & (by - 1)));
+    case KN_OP_IDIV: return kx_divides_lanes(dt, by) || co_is_power(c, op, dt, by) || co_divides_reals(c, dt);
+    case KN_OP_MOD: return kx_divides_lanes(dt, by) || co_is_power(c, op, dt, by) || co_divides_reals(c, dt);
     case KN_OP_THREEFRY:
     case KN_OP_WHERE: return true;
     default: return false;
     }
 }
 
+static int64_t co_by(const kn_graph *g, kn_ref n) { /* the constant that n shifts or divides by; -1: none */
+    if (kg_nsrc(g, n) < 2 || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST || !kn_is_int(kg_dtype(g, kg_at(g, n, 1))))
+        return -1;
+    return kg_const_int(g, kg_at(g, n, 1));
+}
+
 bool kx_has_form(const kx_cut *c, kn_ref n) {
     const kn_graph *g  = c->g;
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
-    int64_t         by = -1;
     if (op == KN_OP_LOAD) return true;
     if (op == KN_OP_REDUCE) return co_form_of(c, (int)kg_field(g, n, KN_F_REDUCE_op), dt, dt, -1);
-    if (kg_nsrc(g, n) > 1 && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kn_is_int(kg_dtype(g, kg_at(g, n, 1))))
-        by = kg_const_int(g, kg_at(g, n, 1));
-    return co_form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), by);
+    return co_form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), co_by(g, n));
+}
+
+int kx_between(const kx_cut *c, kn_ref n) {
+    int     op = kg_op(c->g, n), dt = kg_dtype(c->g, n);
+    int64_t by = op == KN_OP_IDIV || op == KN_OP_MOD ? co_by(c->g, n) : 0;
+    if (op == KN_OP_CAST && kn_is_float(kg_dtype(c->g, kg_at(c->g, n, 0))) && kn_is_int(dt)) return 4;
+    if (!by || !kn_is_int(dt) || kx_divides_lanes(dt, by) || co_is_power(c, op, dt, by)) return 1;
+    return kn_dsize(dt) < 4 ? 4 : dt == KN_INDEX || co_divides_reals(c, dt) ? 8 : 1;
 }
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
@@ -95,16 +119,102 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
 }
 
-kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
-    return kx_node(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
-}
-
 static kn_ref co_ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
     return kx_node(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
 }
 
 static kn_ref co_constant(kx_cut *c, int dt, int64_t v) {
     return kg_int(c->g, dt, v);
+}
+
+/* x, lanes of integers or a CONST, in another dtype. */
+static kn_ref co_as(kx_cut *c, int dt, int lanes, kn_ref x) {
+    if (kg_op(c->g, x) == KN_OP_CONST) return co_constant(c, dt, kg_const_int(c->g, x));
+    return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
+}
+
+/* There is no product of bytes: in words, of which the low bytes are kept. */
+static kn_ref co_multiply_bytes(kx_cut *c, int dt, int lanes, kn_ref a, kn_ref b) {
+    int wide = dt == KN_U8 ? KN_U16 : KN_I16;
+    return co_as(c, dt, lanes, co_ins2(c, KN_OP_MUL, wide, lanes, co_as(c, wide, lanes, a), co_as(c, wide, lanes, b)));
+}
+
+/* f32 rounded to what f16 has, and so on, to nearest, ties to even; bf16 has the exponents of f32, f8 has less. */
+static kn_ref co_round(kx_cut *c, int dt, int lanes, kn_ref x) {
+    bool    bf = dt == KN_BF16, four = dt == KN_F8E4M3;
+    int     drop  = bf ? 16 : four ? 20 : 21; /* bits of the fraction that go */
+    int64_t rest  = ((int64_t)1 << drop) - 1;
+    double  least = four ? 0x1p-6 : 0x1p-14, fixed = four ? 0x1p14 : 0x1p7, most = four ? 464 : 61440;
+    kn_ref  nan = kg_float(c->g, KN_F32, (double)NAN);
+    if (dt == KN_F16) return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
+    kn_ref bits = kg_bitcast(c->g, x, KN_I32),
+           sign = co_ins2(c, KN_OP_AND, KN_I32, lanes, bits, co_constant(c, KN_I32, INT32_MIN));
+    kn_ref all  = bf ? bits : co_ins2(c, KN_OP_XOR, KN_I32, lanes, bits, sign);
+    kn_ref odd =
+        co_ins2(c, KN_OP_AND, KN_I32, lanes, co_ins2(c, KN_OP_SHR, KN_I32, lanes, all, co_constant(c, KN_I32, drop)),
+                co_constant(c, KN_I32, 1));
+    kn_ref up    = co_ins2(c, KN_OP_ADD, KN_I32, lanes,
+                           co_ins2(c, KN_OP_ADD, KN_I32, lanes, all, co_constant(c, KN_I32, rest >> 1)), odd);
+    kn_ref y     = co_ins2(c, KN_OP_AND, KN_I32, lanes, up, co_constant(c, KN_I32, ~rest)),
+           keeps = co_ins2(c, KN_OP_CMPEQ, KN_BOOL, lanes, x, x);
+    if (!bf) {
+        kn_ref ax = kg_bitcast(c->g, all, KN_F32), big = kg_float(c->g, KN_F32, fixed);
+        kn_ref low    = co_ins2(c, KN_OP_SUB, KN_F32, lanes, co_ins2(c, KN_OP_ADD, KN_F32, lanes, ax, big), big);
+        kn_ref is_low = co_ins2(c, KN_OP_CMPLT, KN_BOOL, lanes, ax, kg_float(c->g, KN_F32, least));
+        kn_ref fits   = co_ins2(c, four ? KN_OP_CMPLE : KN_OP_CMPLT, KN_BOOL, lanes, ax, kg_float(c->g, KN_F32, most));
+        y             = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){is_low, low, kg_bitcast(c->g, y, KN_F32)}, 3);
+        if (four)
+            keeps = fits;
+        else
+            y = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){fits, y, kg_float(c->g, KN_F32, (double)INFINITY)},
+                        3);
+        y = co_ins2(c, KN_OP_OR, KN_I32, lanes, kg_bitcast(c->g, y, KN_I32), sign);
+    }
+    return kx_node(c, KN_OP_WHERE, dt, lanes, (kn_ref[]){keeps, kg_bitcast(c->g, y, KN_F32), nan}, 3);
+}
+
+static bool co_rounds(int op) { /* of narrow floats: the f32 operation does not give one */
+    return op == KN_OP_ADD || op == KN_OP_SUB || op == KN_OP_MUL || op == KN_OP_DIV || op == KN_OP_SQRT ||
+           op == KN_OP_RECIP;
+}
+
+/* Quotient and remainder by way of floats; q is rounded down, 0 where b is. */
+static kn_ref co_divide(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
+    kn_graph *g     = c->g;
+    bool      small = kn_dsize(dt) < 4, sign = kn_dtypes[dt].kind == 'I', constant = kg_op(g, b) == KN_OP_CONST;
+    int       fl = small ? KN_F32 : KN_F64, wide = small ? KN_I32 : dt;
+    kn_ref    wa = small ? co_as(c, wide, lanes, a) : a, wb = small ? co_as(c, wide, lanes, b) : b, fb, fa;
+    fa        = kg_op(g, a) == KN_OP_CONST ? kg_float(g, fl, (double)kg_const_int(g, a))
+                                           : kx_node(c, KN_OP_CAST, fl, lanes, &wa, 1);
+    fb        = constant ? kg_float(g, fl, 0) : kx_node(c, KN_OP_CAST, fl, lanes, &wb, 1);
+    double by = constant ? (double)kg_const_int(g, b) : 0;
+    kn_ref q;
+    if (by != 0) /* half of one off, what is rounded cannot reach a whole number */
+        q = co_ins2(c, KN_OP_MUL, fl, lanes, co_ins2(c, KN_OP_ADD, fl, lanes, fa, kg_float(g, fl, copysign(0.5, by))),
+                    kg_float(g, fl, 1 / by));
+    else
+        q = co_ins2(c, KN_OP_DIV, fl, lanes, fa, fb);
+    if (sign) {
+        kn_ref t = kx_node(c, KN_OP_TRUNC, fl, lanes, &q, 1), over = co_ins2(c, KN_OP_CMPGT, KN_BOOL, lanes, t, q);
+        q = kx_node(c, KN_OP_WHERE, fl, lanes,
+                    (kn_ref[]){over, co_ins2(c, KN_OP_SUB, fl, lanes, t, kg_float(g, fl, 1)), t}, 3);
+    }
+    q = kx_node(c, KN_OP_CAST, small ? KN_I32 : KN_I64, lanes, &q, 1); /* i64: the least i32 by -1 wraps */
+    if (!small) q = kx_node(c, KN_OP_CAST, wide, lanes, &q, 1);
+    if (by == 0) {
+        kn_ref zero = co_constant(c, wide, 0), some = co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, wb, zero);
+        q = kx_node(c, KN_OP_WHERE, wide, lanes, (kn_ref[]){some, q, zero}, 3);
+    }
+    if (op == KN_OP_MOD) q = co_ins2(c, KN_OP_SUB, wide, lanes, wa, co_ins2(c, KN_OP_MUL, wide, lanes, q, wb));
+    return small ? co_as(c, dt, lanes, q) : q;
+}
+
+kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
+    if (lanes && co_is_narrow(dtype) && co_rounds(op))
+        return co_round(c, dtype, lanes, co_ins2(c, op, KN_F32, lanes, a, b));
+    if (lanes && op == KN_OP_MUL && kn_dsize(dtype) == 1 && dtype != KN_BOOL && !kn_is_float(dtype))
+        return co_multiply_bytes(c, dtype, lanes, a, b);
+    return co_ins2(c, op, dtype, lanes, a, b);
 }
 
 /* Threefry 2x32 on lanes of u32 (scalars: of u32 too). */
@@ -140,6 +250,7 @@ static kn_ref co_threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
 }
 
 static bool co_by_way_of_i32(const kx_cut *c, int dt, int st) {
+    if (co_is_narrow(dt)) return false;
     if (st == KN_BOOL) return kn_dsize(dt) != 4 && (!c->avx512 || kn_dsize(dt) < 4);
     if (kn_is_float(st)) return kn_is_int(dt) && kn_dsize(dt) < 4;
     return kn_is_float(dt) && kn_dsize(st) < 4;
@@ -160,21 +271,31 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         if (kn_is_float(st)) { /* both saturate */
             bool    sign = kn_dtypes[dt].kind == 'I';
             int64_t most = ((int64_t)1 << (8 * kn_dsize(dt) - sign)) - 1;
-            wide = co_ins2(c, KN_OP_MAX, KN_I32, lanes, wide, co_constant(c, KN_I32, sign ? -most - 1 : 0));
-            wide = co_ins2(c, KN_OP_MIN, KN_I32, lanes, wide, co_constant(c, KN_I32, most));
+            wide         = co_ins2(c, KN_OP_MAX, KN_I32, lanes, wide, co_constant(c, KN_I32, sign ? -most - 1 : 0));
+            wide         = co_ins2(c, KN_OP_MIN, KN_I32, lanes, wide, co_constant(c, KN_I32, most));
         }
         return kx_node(c, KN_OP_CAST, dt, lanes, &wide, 1);
     }
+    if (lanes && op == KN_OP_CAST && co_is_narrow(dt) && (!kn_is_float(st) || st != dt)) {
+        kn_ref wide = src[0];
+        if (st == KN_BOOL) return kx_node(c, op, dt, lanes, src, 1);
+        if (!kn_is_float(st)) wide = kx_node(c, KN_OP_CAST, KN_I32, lanes, &wide, 1);
+        if (st != KN_F32) wide = kx_node(c, KN_OP_CAST, KN_F32, lanes, &wide, 1);
+        return co_round(c, dt, lanes, wide);
+    }
+    if (lanes && k == 1 && co_is_narrow(dt) && co_rounds(op))
+        return co_round(c, dt, lanes, kx_node(c, op, KN_F32, lanes, src, 1));
     if (lanes && op == KN_OP_WHERE && dt == KN_BOOL) {
         kn_ref not = kx_node(c, KN_OP_NOT, KN_BOOL, lanes, src, 1);
         return co_ins2(c, KN_OP_OR, KN_BOOL, lanes, co_ins2(c, KN_OP_AND, KN_BOOL, lanes, src[0], src[1]),
                        co_ins2(c, KN_OP_AND, KN_BOOL, lanes, not, src[2]));
     }
     if (op == KN_OP_THREEFRY) return co_threefry(c, lanes, src[0], src[1]);
-    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD) && !kx_divides_lanes(dt, kg_const_int(g, src[1]))) {
-        int64_t by = kg_const_int(g, src[1]);
+    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD) && !kx_divides_lanes(dt, co_by(g, n))) {
+        int64_t by = co_by(g, n);
+        if (!co_is_power(c, op, dt, by)) return co_divide(c, op, dt, lanes, src[0], src[1]);
         if (op == KN_OP_MOD) return co_ins2(c, KN_OP_AND, dt, lanes, src[0], co_constant(c, dt, by - 1)); /* floors */
         return co_ins2(c, KN_OP_SHR, dt, lanes, src[0], co_constant(c, dt, __builtin_ctzll((unsigned long long)by)));
     }
-    return kx_node(c, op, dt, lanes, src, (int)k);
+    return k == 2 ? kx_combine(c, op, dt, lanes, src[0], src[1]) : kx_node(c, op, dt, lanes, src, (int)k);
 }

@@ -74,6 +74,32 @@ static void el_store_real(kx_writer *e, int v, int dt, const kx_ins *m) {
 
 /* ---- lanes ----------------------------------------------------------------------------------------------------- */
 
+static kx_ins el_pool_of(kx_writer *e, kx_ins i, uint64_t bits, int size, int bytes) {
+    return kx_mem_label(i, kx_pool_lanes(e, bits, size, bytes), 0);
+}
+
+/* A byte at the top of a word is an f16 (e5m2), or one of 2^-8 as much (e4m3), all but its NaN. */
+static void el_load_f8(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
+    int  words = w * 2 <= 16 ? 16 : 32, held = w * 4;
+    bool four = dt == KN_F8E4M3;
+    if (w < 8) kx_load_bits(e, e->v0, w, *m);
+    kx_put(e, w < 8 ? kx_i2(KX_VPMOVSXBW, words, d, e->v0) : el_like(kx_i2(KX_VPMOVSXBW, words, d, KX_IN_MEM), m));
+    kx_put(e, kx_imm(kx_i3(KX_VPSLLWI, words, d, d, 0), four ? 7 : 8));
+    if (four) /* the sign stands in two bits */
+        kx_put(e, el_pool_of(e, kx_i3(e->avx512 ? KX_VPANDD : KX_VPAND, words, d, d, KX_IN_MEM), 0xbfff, 2, words));
+    kx_put(e, kx_i2(KX_VCVTPH2PS, held, d, d));
+    if (!four) return;
+    kx_put(e, el_pool_of(e, kx_i3(KX_VMULPS, held, d, d, KX_IN_MEM), 0x43800000, 4, held));
+    kx_put(e, el_pool_of(e, kx_i3(e->avx512 ? KX_VPANDD : KX_VPAND, held, e->v0, d, KX_IN_MEM), 0x7fffffff, 4, held));
+    if (e->avx512) {
+        kx_put(e, kx_imm(el_pool_of(e, kx_i4(KX_VCMPPS_K, held, KX_K0, e->v0, KX_IN_MEM, 0), 0x43f00000, 4, held), 0));
+        kx_put(e, kx_masked(el_pool_of(e, kx_i2(KX_VMOVDQU32, held, d, KX_IN_MEM), 0x7fc00000, 4, held), KX_K0, false));
+    } else {
+        kx_put(e, kx_imm(el_pool_of(e, kx_i4(KX_VCMPPS, held, e->v0, e->v0, KX_IN_MEM, 0), 0x43f00000, 4, held), 0));
+        kx_put(e, kx_i3(KX_VPOR, held, d, d, e->v0));
+    }
+}
+
 static void el_load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     int bytes = w * kn_dsize(dt), held = w * kx_held_size(e->p, dt) <= 16 ? 16 : w * kx_held_size(e->p, dt);
     switch (dt) {
@@ -87,6 +113,8 @@ static void el_load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
             kx_put(e, kx_imm(kx_i3(KX_VPSLLDI, held, d, d, 0), 16));
         }
         return;
+    case KN_F8E4M3:
+    case KN_F8E5M2: el_load_f8(e, d, dt, w, m); return;
     default: kx_load_bits(e, d, bytes, *m);
     }
 }
@@ -126,7 +154,7 @@ static void el_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, co
 /* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, the last of them ends with the last lane, nothing is
  * read that no lane wants to the left or right of; each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const kx_ins *m) {
-    bool dbl = size == 8;
+    bool dbl   = size == 8;
     int  bytes = w * size, from = e->v0, to = d, place[16];
     if (!e->avx512) {
         kx_load_bits(e, from, bytes, *m);
@@ -190,6 +218,30 @@ static void el_store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
         kx_put(e, el_like(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, v), m));
 }
 
+/* What f8 has, as it was loaded. */
+static void el_store_f8(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
+    int        words = w * 2 <= 16 ? 16 : 32, held = w * 4, a = e->v0, b = e->v1;
+    kx_form_id both = e->avx512 ? KX_VPANDD : KX_VPAND;
+    if (dt == KN_F8E4M3) {
+        kx_put(e, el_pool_of(e, kx_i3(KX_VMULPS, held, a, v, KX_IN_MEM), 0x3b800000, 4, held));
+        kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, held, a, a), 0));
+        kx_put(e, kx_imm(kx_i3(KX_VPSRLWI, words, b, a, 0), 8));
+        kx_put(e, el_pool_of(e, kx_i3(both, words, b, b, KX_IN_MEM), 0x80, 2, words));
+        kx_put(e, el_pool_of(e, kx_i3(both, words, a, a, KX_IN_MEM), 0x7fff, 2, words));
+        kx_put(e, el_pool_of(e, kx_i3(KX_VPMINUW, words, a, a, KX_IN_MEM), 0x3f80, 2, words)); /* NaN */
+        kx_put(e, kx_imm(kx_i3(KX_VPSRLWI, words, a, a, 0), 7));
+        kx_put(e, kx_i3(e->avx512 ? KX_VPORD : KX_VPOR, words, a, a, b));
+    } else {
+        kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, held, a, v), 0));
+        kx_put(e, kx_imm(kx_i3(KX_VPSRLWI, words, a, a, 0), 8));
+    }
+    if (e->avx512)
+        kx_put(e, kx_i2(KX_VPMOVWB, words, a, a));
+    else
+        kx_put(e, kx_i3(KX_VPACKUSWB, 16, a, a, a));
+    el_store_bits(e, a, w, m);
+}
+
 static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     int held = w * 4 <= 16 ? 16 : w * 4;
     switch (dt) {
@@ -207,6 +259,8 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
         }
         el_store_bits(e, e->v0, w * 2, m);
         return;
+    case KN_F8E4M3:
+    case KN_F8E5M2: el_store_f8(e, v, dt, w, m); return;
     default: el_store_bits(e, v, w * kn_dsize(dt), m);
     }
 }

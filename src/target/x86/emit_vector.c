@@ -315,15 +315,29 @@ static void en_one_integer(kx_writer *e, kn_ref n, int bytes) {
 
 /* ---- conversions ----------------------------------------------------------------------------------------------- */
 
-/* f32 to i32 that saturates, NaN to 0; d is not the source. */
-static void en_saturate(kx_writer *e, kn_ref n, int bytes) {
-    int   d = kx_dst(e, n), x = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
-    kx_rm big = en_pool_lanes(e, 0x4f000000u, 4, bytes), most = en_pool_lanes(e, 0x7fffffffu, 4, bytes);
+/* Floats of `from` bytes in all to integers of `bytes`; they saturate, NaN gives 0; d is not the source. */
+static void en_saturate(kx_writer *e, kn_ref n, int from, int bytes) {
+    static const uint16_t forms[2][4] = {{KX_VCVTTPS2DQ, KX_VCVTTPS2UDQ, KX_VCVTTPS2QQ, KX_VCVTTPS2UQQ},
+                                         {KX_VCVTTPD2DQ, KX_VCVTTPD2UDQ, KX_VCVTTPD2QQ, KX_VCVTTPD2UQQ}};
+    int                   d = kx_dst(e, n), x = kx_get(e, en_src(e, n, 0), from, e->v2, n), dt = kg_dtype(e->g, n);
+    bool dbl = kg_dtype(e->g, en_src(e, n, 0)) == KN_F64, wide = kn_dsize(dt) == 8, sign = kn_dtypes[dt].kind == 'I';
+    int  field     = dbl ? wide ? 0x43e : 0x41e : wide ? 0xbe : 0x9e; /* of 2^63, 2^31 */
+    uint64_t limit = (uint64_t)field << (dbl ? 52 : 23);
+    kx_rm    big = en_pool_lanes(e, limit, dbl ? 8 : 4, from), zero = en_pool_lanes(e, 0, 8, from);
+    kx_rm    most = en_pool_lanes(e, wide ? INT64_MAX : INT32_MAX, wide ? 8 : 4, bytes);
     if (e->avx512) {
-        kx_put(e, kx_imm(kx_i4(KX_VCMPPS_K, bytes, KX_K0, x, x, 0), 7)); /* ordered */
-        kx_put(e, kx_masked(kx_i2(KX_VCVTTPS2DQ, bytes, d, x), KX_K0, true));
-        en_put_rm(e, kx_imm(kx_i4(KX_VCMPPS_K, bytes, KX_K0, x, KX_IN_MEM, 0), 0x1d), &big);
-        en_put_rm(e, kx_masked(kx_i2(KX_VMOVDQU32, bytes, d, KX_IN_MEM), KX_K0, false), &most);
+        kx_form_id compare = dbl ? KX_VCMPPD_K : KX_VCMPPS_K;
+        if (sign)
+            kx_put(e, kx_imm(kx_i4(compare, from, KX_K0, x, x, 0), 7)); /* ordered */
+        else
+            en_put_rm(e, kx_imm(kx_i4(compare, from, KX_K0, x, KX_IN_MEM, 0), 0x1d),
+                      &zero); /* what is too large: all ones */
+        kx_put(e, kx_masked(kx_i2((kx_form_id)forms[dbl][2 * wide + !sign], KN_MAX(bytes, from), d, x), KX_K0, true));
+        if (sign) {
+            en_put_rm(e, kx_imm(kx_i4(compare, from, KX_K0, x, KX_IN_MEM, 0), 0x1d), &big);
+            en_put_rm(e, kx_masked(kx_i2(wide ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM), KX_K0, false),
+                      &most);
+        }
     } else {
         kx_put(e, kx_i2(KX_VCVTTPS2DQ, bytes, d, x));
         en_put_rm(e, kx_imm(kx_i4(KX_VCMPPS, bytes, e->v0, x, KX_IN_MEM, 0), 0x1d), &big);
@@ -408,8 +422,8 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         en_repeat(e, n, bytes);
         return;
     }
-    if (st == KN_F32 && dt == KN_I32) {
-        en_saturate(e, n, bytes);
+    if (fs && !fd) {
+        en_saturate(e, n, from, bytes);
         return;
     }
     d = kx_dst(e, n);
@@ -457,7 +471,7 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         kx_put(e, kx_i2(form, most, d, v));
     else
         kx_move_vec(e, d, v, bytes);
-    if (dt == KN_F16 && st == KN_F32) {
+    if (dt == KN_F16 && st != KN_F16) {
         kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, bytes, d, d), 0));
         kx_put(e, kx_i2(KX_VCVTPH2PS, bytes, d, d));
     }

@@ -205,7 +205,7 @@ static int64_t pl_shift_of(const kn_graph *g, kn_ref n, int op) { /* 0: by no co
 
 /* AVX-512 has rotations; of u32 and u64. */
 static uint8_t pl_turns(const kx_plan *p, kn_ref n) {
-    const kn_graph *g = p->g;
+    const kn_graph *g    = p->g;
     int             bits = 8 * kn_dsize(kg_dtype(g, n));
     if (!p->avx512 || kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_OR || !kx_is_lanes(g, n) || bits < 32) return 0;
     if (kn_dtypes[kg_dtype(g, n)].kind != 'U') return 0;
@@ -245,6 +245,7 @@ static void pl_count_uses(kx_plan *p) {
 static bool pl_plain_load(const kx_plan *p, kn_ref n) {
     kx_spot a;
     if (kg_op(p->g, n) != KN_OP_LOAD || kg_nsrc(p->g, n) > 1 || pl_is_cell(p->g, kg_at(p->g, n, 0))) return false;
+    if (kn_is_float(kg_dtype(p->g, n)) && kn_dsize(kg_dtype(p->g, n)) < 4) return false; /* converted on its way */
     kx_address_of(p->g, kg_at(p->g, n, 0), &a);
     return a.step == 1;
 }
