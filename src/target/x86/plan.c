@@ -1,11 +1,6 @@
-/* plan.c - registers of x86-64: what is a value, how long it lives, and which register it gets.
- *
- * Linear scan over the list: intervals by start, a free register if there is one, else the value of the least weight
- * (uses, times eight for each loop around them, by length) goes to the frame. A second round keeps registers for the
- * way to and from the frame, so that kernels that fit have the whole file. */
+/* plan.c - between a LINEAR of x86-64 and its bytes: what is a value, what stands in its user, and how long it lives. */
 #include "target/x86/plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what nodes are -------------------------------------------------------------------------------------------- */
@@ -78,7 +73,7 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
         a->off = t;
 }
 
-static bool pl_is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
+bool kx_is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
     kn_ref st = kx_root_of(g, place);
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
@@ -90,12 +85,10 @@ kn_ref kx_name(const kx_plan *p, kn_ref n) {
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */
 
-enum { KX_MAX_OPERANDS = 16 };
-
 static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
     kx_spot a;
     int     n = 0;
-    if (pl_is_cell(p->g, place)) {
+    if (kx_is_cell(p->g, place)) {
         out[n++] = kx_root_of(p->g, place);
         return n;
     }
@@ -105,8 +98,7 @@ static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
     return n;
 }
 
-/* The values that node n reads where it stands: not those of a loop's open or a step's own loop. */
-static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
+int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     const kn_graph *g = p->g;
     int             m = 0, op = kg_op(g, n);
     if (p->value[n].step) {
@@ -123,7 +115,7 @@ static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     case KN_OP_LOAD:
     case KN_OP_PREFETCH: m += pl_place_operands(p, kg_at(g, n, 0), out + m); break;
     case KN_OP_STORE:
-        if (!pl_is_cell(g, kg_at(g, n, 0))) m += pl_place_operands(p, kg_at(g, n, 0), out + m);
+        if (!kx_is_cell(g, kg_at(g, n, 0))) m += pl_place_operands(p, kg_at(g, n, 0), out + m);
         break;
     case KN_OP_END: out[m++] = kg_at(g, n, 1), n = kg_at(g, n, 1); break; /* the counter, and its bound */
     case KN_OP_RANGE:
@@ -141,7 +133,7 @@ static int pl_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         kn_ref s = out[k];
         if (!p->value[s].folded || m + 2 > KX_MAX_OPERANDS) continue;
         kn_ref own[KX_MAX_OPERANDS];
-        int    c = pl_operands(p, s, own); /* a fold stands in a fold at most once */
+        int    c = kx_operands(p, s, own); /* a fold stands in a fold at most once */
         out[k--] = out[--m];
         for (int j = 0; j < c && m < KX_MAX_OPERANDS; j++) out[m++] = own[j];
     }
@@ -234,7 +226,7 @@ static void pl_count_uses(kx_plan *p) {
         p->value[x].step    = pl_is_step(p, x);
         p->value[x].turned  = pl_turns(p, x);
         p->value[x].inverts = pl_inverts(p, x);
-        int m               = pl_operands(p, x, o);
+        int m               = kx_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
@@ -244,7 +236,7 @@ static void pl_count_uses(kx_plan *p) {
 
 static bool pl_plain_load(const kx_plan *p, kn_ref n) {
     kx_spot a;
-    if (kg_op(p->g, n) != KN_OP_LOAD || kg_nsrc(p->g, n) > 1 || pl_is_cell(p->g, kg_at(p->g, n, 0))) return false;
+    if (kg_op(p->g, n) != KN_OP_LOAD || kg_nsrc(p->g, n) > 1 || kx_is_cell(p->g, kg_at(p->g, n, 0))) return false;
     if (kn_is_float(kg_dtype(p->g, n)) && kn_dsize(kg_dtype(p->g, n)) < 4) return false; /* converted on its way */
     kx_address_of(p->g, kg_at(p->g, n, 0), &a);
     return a.step == 1;
@@ -325,7 +317,7 @@ static void pl_name_bits(kx_plan *p) {
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i], s = kg_op(g, x) == KN_OP_BITCAST ? kg_at(g, x, 0) : 0;
         if (!s || !p->value[x].needed || !p->value[s].at || p->value[s].folded || p->value[s].step) continue;
-        if (kg_op(g, s) == KN_OP_LOAD && pl_is_cell(g, kg_at(g, s, 0))) continue;
+        if (kg_op(g, s) == KN_OP_LOAD && kx_is_cell(g, kg_at(g, s, 0))) continue;
         if (pl_bank_of(p, x) == KX_BANK_VEC && pl_bank_of(p, s) == KX_BANK_VEC &&
             kx_vec_bytes(p, x) == kx_vec_bytes(p, s))
             p->value[x].same = s;
@@ -342,7 +334,7 @@ static bool pl_name_cells(kx_plan *p) {
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || p->value[x].folded) continue;
-        int m = pl_operands(p, x, o);
+        int m = kx_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             uint32_t at = i;
             if (p->value[x].step) at = p->loop[pl_loop_numbered(p, kg_at(g, x, 0))].open;
@@ -351,7 +343,7 @@ static bool pl_name_cells(kx_plan *p) {
     }
     for (uint32_t i = 0; i < p->n; i++) { /* loads */
         kn_ref x = p->list[i];
-        if (kg_op(g, x) != KN_OP_LOAD || !p->value[x].needed || !pl_is_cell(g, kg_at(g, x, 0))) continue;
+        if (kg_op(g, x) != KN_OP_LOAD || !p->value[x].needed || !kx_is_cell(g, kg_at(g, x, 0))) continue;
         kn_ref cell = kx_root_of(g, kg_at(g, x, 0));
         bool   over = false;
         for (uint32_t j = i + 1; j < last[x] && !over; j++)
@@ -360,7 +352,7 @@ static bool pl_name_cells(kx_plan *p) {
     }
     for (uint32_t i = 0; i < p->n; i++) { /* stores */
         kn_ref x = p->list[i];
-        if (kg_op(g, x) != KN_OP_STORE || !pl_is_cell(g, kg_at(g, x, 0))) continue;
+        if (kg_op(g, x) != KN_OP_STORE || !kx_is_cell(g, kg_at(g, x, 0))) continue;
         kn_ref   v = kg_at(g, x, 1), cell = kx_root_of(g, kg_at(g, x, 0));
         uint32_t at = p->value[v].at;
         int      op = kg_op(g, v);
@@ -368,11 +360,11 @@ static bool pl_name_cells(kx_plan *p) {
             !at || i - at > 16 || p->loop_of[at - 1] != p->loop_of[i])
             continue;
         bool read = false;
-        for (int m = pl_writes_early(p, v) ? pl_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
+        for (int m = pl_writes_early(p, v) ? kx_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
         for (uint32_t j = at; j < i && !read; j++) {
             kn_ref y = p->list[j];
             if (!p->value[y].needed || p->value[y].folded) continue;
-            int m = pl_operands(p, y, o);
+            int m = kx_operands(p, y, o);
             for (int k = 0; k < m; k++) read |= kx_name(p, o[k]) == cell;
             if (kg_op(g, y) == KN_OP_STORE) read |= kx_root_of(g, kg_at(g, y, 0)) == cell;
         }
@@ -427,14 +419,14 @@ static void pl_find_intervals(kx_plan *p) {
         int32_t at = (int32_t)(2 * i);
         if (op == KN_OP_RANGE) { /* what its steps start from is read before it opens, and they live through it */
             int own = pl_loop_numbered(p, x);
-            int m   = pl_operands(p, x, o);
+            int m   = kx_operands(p, x, o);
             for (int k = 0; k < m; k++) pl_touch(p, o[k], at, l);
             pl_define(p, x, at, l);
             pl_touch(p, x, (int32_t)(2 * p->loop[own].close), own);
             for (uint32_t j = i; j < p->loop[own].close; j++) {
                 kn_ref s = p->list[j];
                 if (!p->value[s].step || p->value[s].folded || !p->value[s].needed || kg_at(g, s, 0) != x) continue;
-                m = pl_operands(p, s, o);
+                m = kx_operands(p, s, o);
                 for (int k = 0; k < m; k++) pl_touch(p, o[k], at + 1, l); /* other steps are set while it is read */
                 pl_define(p, s, at, l);
                 pl_touch(p, s, (int32_t)(2 * p->loop[own].close), own);
@@ -442,180 +434,13 @@ static void pl_find_intervals(kx_plan *p) {
             continue;
         }
         if (p->value[x].step) continue;
-        int m = pl_operands(p, x, o);
+        int m = kx_operands(p, x, o);
         if (op == KN_OP_END) l = pl_loop_numbered(p, kg_at(g, x, 1));
         for (int k = 0; k < m; k++) pl_touch(p, o[k], at, l);
-        if (op == KN_OP_STORE && pl_is_cell(g, kg_at(g, x, 0)))
+        if (op == KN_OP_STORE && kx_is_cell(g, kg_at(g, x, 0)))
             pl_define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
         else if (op != KN_OP_STORE && op != KN_OP_PREFETCH && op != KN_OP_END)
             pl_define(p, x, pl_writes_early(p, x) ? at - 1 : at, l);
-    }
-}
-
-/* ---- the scan -------------------------------------------------------------------------------------------------- */
-
-typedef struct pl_interval {
-    kn_ref  node;
-    int32_t start;
-} pl_interval;
-
-static int pl_by_start(const void *a, const void *b) {
-    const pl_interval *x = a, *y = b;
-    if (x->start != y->start) return x->start < y->start ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
-/* Registers to give out, the ones that a callee keeps last. */
-static int pl_pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
-    static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8,  KX_R9,  KX_R10, KX_R11,
-                                 KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
-    int                  n = 0, most = p->regs ? KN_MAX(1, p->regs - 3) : 64;
-    if (bank == KX_BANK_GP)
-        for (; n < KN_COUNT(gp) && n < most; n++) out[n] = gp[n];
-    else if (bank == KX_BANK_MASK)
-        for (; n < (p->tight ? 5 : 6) && n < most; n++) out[n] = (uint8_t)(n + 1);
-    else
-        for (; n < (p->avx512 ? 32 : 16) - (p->tight ? 4 : 2) && n < most; n++) out[n] = (uint8_t)n;
-    return n;
-}
-
-static void pl_put_by(kx_plan *p, kx_value *v) {
-    int bytes = v->bank == KX_BANK_VEC ? v->bytes : 8;
-    v->reg    = -1;
-    p->frame  = (p->frame + bytes - 1) / bytes * bytes;
-    v->slot   = p->frame;
-    p->frame += bytes;
-}
-
-/* A register that x would like: that of a source which ends here. */
-static int pl_wish(const kx_plan *p, kn_ref n) {
-    const kn_graph *g = p->g;
-    if (kg_op(g, n) != KN_OP_INS) return -1;
-    int op = kx_op(g, n);
-    for (uint32_t k = 0; k < kg_nsrc(g, n); k++) {
-        kn_ref s = op == KN_OP_MULACC ? kg_at(g, n, 2 - k) : kg_at(g, n, k);
-        if (kg_op(g, s) == KN_OP_CONST || !p->value[s].needed || p->value[s].folded) continue;
-        const kx_value *v = &p->value[kx_name(p, s)];
-        if (v->bank == p->value[n].bank && v->reg >= 0 && v->end == p->value[n].start) return v->reg;
-    }
-    return -1;
-}
-
-static bool pl_scan(kx_plan *p, bool *fits) {
-    const kn_alloc *a  = kg_alloc(p->g);
-    pl_interval    *in = kn_zalloc(a, (p->size + 1) * sizeof *in);
-    kn_ref          active[KX_BANKS][32];
-    int             nactive[KX_BANKS] = {0}, count = 0, npool[KX_BANKS];
-    uint8_t         pool[KX_BANKS][32];
-    if (!in) return kn_oom(p->f);
-    *fits = true;
-    for (kn_ref n = 1; n < p->size; n++)
-        if (p->value[n].bank != KX_BANK_NONE && !p->value[n].same) in[count++] = (pl_interval){n, p->value[n].start};
-    qsort(in, (size_t)count, sizeof *in, pl_by_start);
-    for (int b = 0; b < KX_BANKS; b++) npool[b] = pl_pool_of(p, (kx_bank)b, pool[b]);
-    memset(p->used, 0, sizeof p->used);
-    for (int i = 0; i < count; i++) {
-        kn_ref    n = in[i].node;
-        kx_value *v = &p->value[n];
-        int       b = v->bank, reg = -1, hint;
-        uint32_t  busy = 0;
-        for (int k = 0; k < nactive[b]; k++) {
-            kx_value *o = &p->value[active[b][k]];
-            if (o->end <= v->start)
-                active[b][k--] = active[b][--nactive[b]];
-            else
-                busy |= 1u << o->reg;
-        }
-        hint = pl_wish(p, n);
-        for (int k = 0; k < npool[b] && reg < 0; k++)
-            if (!(busy >> pool[b][k] & 1) && (hint < 0 || pool[b][k] == hint)) reg = pool[b][k];
-        for (int k = 0; k < npool[b] && reg < 0; k++)
-            if (!(busy >> pool[b][k] & 1)) reg = pool[b][k];
-        if (reg < 0) {
-            int least = -1;
-            *fits     = false;
-            for (int k = 0; k < nactive[b]; k++) {
-                kx_value *o = &p->value[active[b][k]];
-                double    w = o->weight / (o->end - o->start + 1);
-                kx_value *m = least < 0 ? v : &p->value[active[b][least]];
-                if (w < m->weight / (m->end - m->start + 1)) least = k;
-            }
-            if (least < 0) {
-                pl_put_by(p, v);
-                continue;
-            }
-            reg = p->value[active[b][least]].reg;
-            pl_put_by(p, &p->value[active[b][least]]);
-            active[b][least] = active[b][--nactive[b]];
-        }
-        v->reg = (int8_t)reg;
-        p->used[b] |= 1u << reg;
-        active[b][nactive[b]++] = n;
-    }
-    kn_free(a, in, (p->size + 1) * sizeof *in);
-    return true;
-}
-
-/* Registers of a bank that some value holds at one time or another from place `from` to `to`, and those of splits. */
-static uint32_t pl_busy(const kx_plan *p, int bank, int loop) {
-    int32_t  from = (int32_t)(2 * p->loop[loop].open), to = (int32_t)(2 * p->loop[loop].close + 1);
-    uint32_t busy = 0;
-    for (kn_ref n = 1; n < p->size; n++) {
-        const kx_value *v = &p->value[n];
-        if (v->bank == bank && v->reg >= 0 && !v->same && v->start <= to && v->end >= from) busy |= 1u << v->reg;
-    }
-    for (size_t k = 0; k < p->nsplit; k++)
-        if (p->split[k].loop == loop && p->value[p->split[k].value].bank == bank) busy |= 1u << p->split[k].reg;
-    return busy;
-}
-
-static bool pl_is_split(const kx_plan *p, kn_ref v, int loop) {
-    for (size_t k = p->nsplit; k-- > 0 && p->split[k].loop == loop;)
-        if (p->split[k].value == v) return true;
-    return false;
-}
-
-/* What innermost loops read from the frame they may read from registers that nothing else in them takes. */
-static bool pl_split_invariants(kx_plan *p) {
-    kn_ref  o[KX_MAX_OPERANDS];
-    uint8_t pool[32];
-    for (int l = 0; l < p->nloop; l++) {
-        int32_t from = (int32_t)(2 * p->loop[l].open);
-        for (uint32_t i = p->loop[l].open + 1; i <= p->loop[l].close && p->loop[l].inner; i++) {
-            kn_ref x = p->list[i];
-            if (!p->value[x].needed || p->value[x].folded || p->value[x].step) continue;
-            int m = pl_operands(p, x, o);
-            for (int k = 0; k < m; k++) {
-                kn_ref          v = kx_name(p, o[k]);
-                const kx_value *u = &p->value[v];
-                if (u->bank == KX_BANK_NONE || u->reg >= 0 || u->start >= from || kg_op(p->g, v) == KN_OP_BUFFER ||
-                    pl_is_split(p, v, l))
-                    continue;
-                int      n = pl_pool_of(p, (kx_bank)u->bank, pool), free = 0;
-                uint32_t busy = pl_busy(p, u->bank, l);
-                while (free < n && busy >> pool[free] & 1) free++;
-                if (free == n) continue;
-                if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
-                p->split[p->nsplit++] = (kx_split){v, l, pool[free]};
-                p->used[u->bank] |= 1u << pool[free];
-            }
-        }
-    }
-    return true;
-}
-
-/* Uses and definitions in the frame, in innermost loops. */
-static void pl_count_spills(kx_plan *p) {
-    kn_ref o[KX_MAX_OPERANDS];
-    for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i];
-        if (p->loop_of[i] < 0 || !p->loop[p->loop_of[i]].inner || !p->value[x].needed || p->value[x].folded) continue;
-        int m = pl_operands(p, x, o);
-        if (m < KX_MAX_OPERANDS && kg_dtype(p->g, x) != KN_VOID) o[m++] = x;
-        for (int k = 0; k < m; k++) {
-            const kx_value *v = &p->value[kx_name(p, o[k])];
-            p->spills += v->bank != KX_BANK_NONE && v->reg < 0 && !pl_is_split(p, kx_name(p, o[k]), p->loop_of[i]);
-        }
     }
 }
 
@@ -631,7 +456,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     p->size    = kg_count(g);
     p->value   = kn_zalloc(kg_alloc(g), p->size * sizeof *p->value);
     p->loop_of = kn_zalloc(kg_alloc(g), (p->n + 1) * sizeof *p->loop_of);
-    bool ok = (p->value && p->loop_of) || kn_oom(f), fits = false;
+    bool ok = (p->value && p->loop_of) || kn_oom(f);
     for (size_t i = 0; ok && i < p->size; i++) {
         p->value[i].bank = KX_BANK_NONE;
         p->value[i].reg  = -1;
@@ -645,17 +470,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     if (ok) pl_name_bits(p);
     ok = ok && pl_name_cells(p);
     if (ok) pl_find_intervals(p);
-    ok = ok && pl_scan(p, &fits);
-    if (ok && !fits && !p->tight) {
-        p->tight = true;
-        p->frame = 0;
-        for (size_t i = 0; i < p->size; i++) p->value[i].reg = -1, p->value[i].slot = -1;
-        ok = pl_scan(p, &fits);
-    }
-    int last = p->avx512 ? 31 : 15;
-    for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
-    ok = ok && (!p->tight || pl_split_invariants(p));
-    if (ok) pl_count_spills(p);
+    ok = ok && kx_give_registers(p);
     if (!ok) kx_plan_free(p);
     return ok;
 }

@@ -10,7 +10,7 @@
 #include "target/x86/encode.h"
 #include "target/x86/x86.h"
 
-enum { KX_MAX_LOOPS = 64 };
+enum { KX_MAX_LOOPS = 64, KX_MAX_OPERANDS = 16 };
 typedef enum kx_bank { KX_BANK_GP, KX_BANK_VEC, KX_BANK_MASK, KX_BANKS, KX_BANK_NONE = 255 } kx_bank;
 
 typedef struct kx_value {
@@ -80,6 +80,14 @@ static inline int kx_op(const kn_graph *g, kn_ref n) {
     int op = kg_op(g, n);
     return op == KN_OP_INS ? (int)kg_field(g, n, KN_F_INS_op) : op;
 }
+
+bool   kx_is_cell(const kn_graph *g, kn_ref place); /* of an accumulator */
+/* The values that node n reads where it stands, at most KX_MAX_OPERANDS: not those of a loop's open or a step's own
+ * loop. */
+int    kx_operands(const kx_plan *p, kn_ref n, kn_ref *out);
+
+/* registers.c: of values whose intervals are known. */
+bool kx_give_registers(kx_plan *p);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);
