@@ -355,25 +355,62 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
     kx_jcc(e, KXCC_NE, to);
 }
 
-/* What the frame lends the loop's registers, and that it has it back. */
-static void em_enter_split(kx_writer *e, int loop) {
-    for (size_t k = 0; k < e->p->nsplit; k++) {
-        const kx_split *s = &e->p->split[k];
-        kx_value       *v = &e->p->value[s->value];
-        if (s->loop != loop) continue;
-        if (v->bank == KX_BANK_GP)
-            kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, s->reg, KX_IN_MEM), v->slot));
-        else if (v->bank == KX_BANK_VEC)
-            kx_put(e, em_in_frame(kx_i2(KX_VMOVUPS, KN_MAX(v->bytes, 16), s->reg, KX_IN_MEM), v->slot));
-        else
-            kx_put(e, em_in_frame(kx_i2(KX_KMOVQ, 0, s->reg, KX_IN_MEM), v->slot));
-        v->reg = (int8_t)s->reg;
+/* A value's register from its place in the frame, or back. */
+static void em_move_frame(kx_writer *e, const kx_split *s, bool back) {
+    const kx_value *v = &e->p->value[s->value];
+    int             bytes = KN_MAX(v->bytes, 16);
+    switch (v->bank) {
+    case KX_BANK_GP:
+        kx_put(e, em_in_frame(back ? kx_i2(KX_MOV_ST, 8, KX_IN_MEM, s->reg) : kx_i2(KX_MOV, 8, s->reg, KX_IN_MEM),
+                              v->slot));
+        return;
+    case KX_BANK_VEC:
+        kx_put(e, em_in_frame(back ? kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, s->reg)
+                                   : kx_i2(KX_VMOVUPS, bytes, s->reg, KX_IN_MEM),
+                              v->slot));
+        return;
+    default:
+        kx_put(e, em_in_frame(back ? kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, s->reg)
+                                   : kx_i2(KX_KMOVQ, 0, s->reg, KX_IN_MEM),
+                              v->slot));
     }
 }
 
-static void em_leave_split(kx_writer *e, int loop) {
+/* Sequences need fewer registers where nothing lies in the frame. */
+static void em_set_scratch(kx_writer *e, bool roomy) {
+    const uint8_t *of = e->p->scratch;
+    int            v  = of[0] - 1;
+    e->v0 = of[0];
+    e->v1 = of[1];
+    e->v2 = roomy ? v : of[2];
+    e->v3 = roomy ? v : of[3];
+}
+
+/* The splits of a loop: what is away goes before it opens and comes after its end, whether it runs or not; what is lent
+ * comes when it runs, and goes back behind its last round. */
+static void em_put_away(kx_writer *e, int loop, bool back) {
     for (size_t k = 0; k < e->p->nsplit; k++)
-        if (e->p->split[k].loop == loop) e->p->value[e->p->split[k].value].reg = -1;
+        if (e->p->split[k].loop == loop && e->p->split[k].away) em_move_frame(e, &e->p->split[k], !back);
+}
+
+static void em_lend(kx_writer *e, int loop) {
+    for (size_t k = 0; k < e->p->nsplit; k++) {
+        const kx_split *s = &e->p->split[k];
+        if (s->loop != loop || s->away) continue;
+        em_move_frame(e, s, false);
+        e->p->value[s->value].reg = (int8_t)s->reg;
+    }
+    if (e->p->loop[loop].roomy) em_set_scratch(e, true);
+}
+
+static void em_take_back(kx_writer *e, int loop) {
+    em_set_scratch(e, false);
+    for (size_t k = 0; k < e->p->nsplit; k++) {
+        const kx_split *s = &e->p->split[k];
+        if (s->loop != loop || s->away) continue;
+        if (s->written) em_move_frame(e, s, true);
+        e->p->value[s->value].reg = -1;
+    }
 }
 
 static void em_open_loop(kx_writer *e, int number) {
@@ -382,6 +419,7 @@ static void em_open_loop(kx_writer *e, int number) {
     kn_ref   b     = kg_at(e->g, l->range, 0);
     e->top[number] = kx_label(&e->code);
     e->out[number] = kx_label(&e->code);
+    em_put_away(e, number, false);
     if (l->depth == 0 && l->writes && !l->shared) em_skip_unless_first(e, e->out[number]);
     int r = kx_dst(e, l->range);
     if (l->shared)
@@ -429,7 +467,7 @@ static void em_open_loop(kx_writer *e, int number) {
         }
         kx_done(e, s, d);
     }
-    em_enter_split(e, number);
+    em_lend(e, number);
     if (l->inner) kx_align(&e->code, 32);
     kx_here(e, e->top[number]);
 }
@@ -445,8 +483,9 @@ static void em_close_loop(kx_writer *e, int number) {
     em_add_const(e, em_value_of(e, l->range), 1);
     em_compare_bound(e, l);
     kx_jcc(e, KXCC_L, e->top[number]);
+    em_take_back(e, number);
     kx_here(e, e->out[number]);
-    em_leave_split(e, number);
+    em_put_away(e, number, true);
 }
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */
@@ -601,10 +640,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         e.list = &list;
         kn_str_putf(&list, "%s:\n", symbol);
     }
-    e.v0    = p.scratch[0];
-    e.v1    = p.scratch[1];
-    e.v2    = p.scratch[2];
-    e.v3    = p.scratch[3];
+    em_set_scratch(&e, false);
     bool ok = em_lay_frame(&e);
     if (ok) {
         em_prologue(&e);

@@ -34,12 +34,15 @@ typedef struct kx_loop {
     int      parent, depth;
     bool     writes, shared; /* stores to GLOBAL memory; is the THREAD loop */
     bool     inner;          /* holds no loop */
+    bool     roomy;          /* and no vector that it reads or makes lies in the frame */
 } kx_loop;
 
-/* A value of the frame that an innermost loop reads and does not make: in a register while the loop runs. */
+/* While an innermost loop runs, a value of the frame is in a register (`written`: and goes back), or a value of a
+ * register that the loop does not look at is `away`, in the frame. */
 typedef struct kx_split {
     kn_ref value;
     int    loop, reg;
+    bool   away, written;
 } kx_split;
 
 typedef struct kx_plan {

@@ -2,7 +2,8 @@
  *
  * Linear scan over the list: intervals by start, a free register if there is one, else the value of the least weight
  * (uses, times eight for each loop around them, by length) goes to the frame. A second round keeps registers for the
- * way to and from the frame, so that kernels that fit have the whole file. */
+ * way to and from the frame, so that kernels that fit have the whole file. Then each innermost loop is looked at alone:
+ * where what it reads and makes fits, all of it is in registers while the loop runs. */
 #include "target/x86/plan.h"
 
 #include <stdlib.h>
@@ -20,25 +21,30 @@ static int ra_by_start(const void *a, const void *b) {
 }
 
 /* Registers to give out, the ones that a callee keeps last. */
-static int ra_pool_of(const kx_plan *p, kx_bank bank, uint8_t *out) {
+static int ra_pool_of(const kx_plan *p, kx_bank bank, bool tight, uint8_t *out) {
     static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8,  KX_R9,  KX_R10, KX_R11,
                                  KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
     int                  n = 0, most = p->regs ? KN_MAX(1, p->regs - 3) : 64;
     if (bank == KX_BANK_GP)
         for (; n < KN_COUNT(gp) && n < most; n++) out[n] = gp[n];
     else if (bank == KX_BANK_MASK)
-        for (; n < (p->tight ? 5 : 6) && n < most; n++) out[n] = (uint8_t)(n + 1);
+        for (; n < (tight ? 5 : 6) && n < most; n++) out[n] = (uint8_t)(n + 1);
     else
-        for (; n < (p->avx512 ? 32 : 16) - (p->tight ? 4 : 2) && n < most; n++) out[n] = (uint8_t)n;
+        for (; n < (p->avx512 ? 32 : 16) - (tight ? 4 : 2) && n < most; n++) out[n] = (uint8_t)n;
     return n;
 }
 
-static void ra_put_by(kx_plan *p, kx_value *v) {
+static void ra_lay(kx_plan *p, kx_value *v) { /* has a place in the frame */
     int bytes = v->bank == KX_BANK_VEC ? v->bytes : 8;
-    v->reg    = -1;
-    p->frame  = (p->frame + bytes - 1) / bytes * bytes;
-    v->slot   = p->frame;
+    if (v->slot >= 0) return;
+    p->frame = (p->frame + bytes - 1) / bytes * bytes;
+    v->slot  = p->frame;
     p->frame += bytes;
+}
+
+static void ra_put_by(kx_plan *p, kx_value *v) {
+    v->reg = -1;
+    ra_lay(p, v);
 }
 
 /* A register that x would like: that of a source which ends here. */
@@ -66,7 +72,7 @@ static bool ra_scan(kx_plan *p, bool *fits) {
     for (kn_ref n = 1; n < p->size; n++)
         if (p->value[n].bank != KX_BANK_NONE && !p->value[n].same) in[count++] = (ra_interval){n, p->value[n].start};
     qsort(in, (size_t)count, sizeof *in, ra_by_start);
-    for (int b = 0; b < KX_BANKS; b++) npool[b] = ra_pool_of(p, (kx_bank)b, pool[b]);
+    for (int b = 0; b < KX_BANKS; b++) npool[b] = ra_pool_of(p, (kx_bank)b, p->tight, pool[b]);
     memset(p->used, 0, sizeof p->used);
     for (int i = 0; i < count; i++) {
         kn_ref    n = in[i].node;
@@ -110,67 +116,220 @@ static bool ra_scan(kx_plan *p, bool *fits) {
     return true;
 }
 
-/* Registers of a bank that some value holds at one time or another from place `from` to `to`, and those of splits. */
-static uint32_t ra_busy(const kx_plan *p, int bank, int loop) {
-    int32_t  from = (int32_t)(2 * p->loop[loop].open), to = (int32_t)(2 * p->loop[loop].close + 1);
-    uint32_t busy = 0;
-    for (kn_ref n = 1; n < p->size; n++) {
-        const kx_value *v = &p->value[n];
-        if (v->bank == bank && v->reg >= 0 && !v->same && v->start <= to && v->end >= from) busy |= 1u << v->reg;
-    }
-    for (size_t k = 0; k < p->nsplit; k++)
-        if (p->split[k].loop == loop && p->value[p->split[k].value].bank == bank) busy |= 1u << p->split[k].reg;
-    return busy;
+/* ---- innermost loops ------------------------------------------------------------------------------------------- */
+
+typedef struct ra_inner { /* an innermost loop, one bank of it */
+    int      loop, bank;
+    int32_t  from; /* where it opens */
+    kn_ref  *ref;  /* values it reads or makes: first those from outside, then its own, by start */
+    int8_t  *was;  /* of those, the register before */
+    uint8_t *mark; /* per value: RA_SEEN, RA_WRITTEN in this loop */
+    int      nouter, nref;
+    uint32_t kept, openers; /* registers: of values from outside; of what is read while the loop opens */
+} ra_inner;
+
+enum { RA_SEEN = 1, RA_WRITTEN = 2 };
+
+static void ra_note(const kx_plan *p, ra_inner *in, kn_ref n, int flags) {
+    kn_ref          v = kx_name(p, n);
+    const kx_value *x = &p->value[v];
+    if (x->bank != in->bank) return;
+    if (!in->mark[v]) in->ref[in->nref++] = v;
+    in->mark[v] |= (uint8_t)(RA_SEEN | flags);
 }
 
-static bool ra_is_split(const kx_plan *p, kn_ref v, int loop) {
-    for (size_t k = p->nsplit; k-- > 0 && p->split[k].loop == loop;)
-        if (p->split[k].value == v) return true;
+/* What is read while the loop opens is no reference of its body. */
+static void ra_find_openers(const kx_plan *p, ra_inner *in) {
+    const kx_loop *l = &p->loop[in->loop];
+    kn_ref         o[KX_MAX_OPERANDS];
+    for (uint32_t i = l->open; i < l->close; i++) {
+        kn_ref x = p->list[i];
+        if (i > l->open && (!p->value[x].step || !p->value[x].needed || kg_at(p->g, x, 0) != l->range)) continue;
+        int m = kx_operands(p, x, o);
+        for (int k = 0; k < m; k++) {
+            const kx_value *v = &p->value[kx_name(p, o[k])];
+            if (v->bank == in->bank && v->reg >= 0) in->openers |= 1u << v->reg;
+        }
+        ra_note(p, in, x, RA_WRITTEN);
+    }
+}
+
+static void ra_find_references(const kx_plan *p, ra_inner *in) {
+    const kx_loop *l = &p->loop[in->loop];
+    kn_ref         o[KX_MAX_OPERANDS], own;
+    ra_find_openers(p, in);
+    for (uint32_t i = l->open + 1; i <= l->close; i++) {
+        kn_ref x = p->list[i];
+        if (!p->value[x].needed || p->value[x].folded || p->value[x].step) continue;
+        int m = kx_operands(p, x, o);
+        for (int k = 0; k < m; k++) ra_note(p, in, o[k], 0);
+        if (kg_op(p->g, x) == KN_OP_STORE && kx_is_cell(p->g, kg_at(p->g, x, 0)))
+            ra_note(p, in, kx_root_of(p->g, kg_at(p->g, x, 0)), RA_WRITTEN);
+        else if (kg_dtype(p->g, x) != KN_VOID)
+            ra_note(p, in, x, RA_WRITTEN);
+    }
+    for (int k = 0; k < in->nref; k++) { /* those from outside to the front */
+        const kx_value *v = &p->value[in->ref[k]];
+        if (v->start >= in->from) continue;
+        own                   = in->ref[k];
+        in->ref[k]            = in->ref[in->nouter];
+        in->ref[in->nouter++] = own;
+        if (v->reg >= 0) in->kept |= 1u << v->reg;
+    }
+    for (int k = in->nouter + 1; k < in->nref; k++) { /* almost sorted: in the order of the list */
+        int at = k;
+        for (own = in->ref[k]; at > in->nouter && p->value[in->ref[at - 1]].start > p->value[own].start; at--)
+            in->ref[at] = in->ref[at - 1];
+        in->ref[at] = own;
+    }
+}
+
+/* A value holds its register across the loop, which does not look at it. */
+static bool ra_waits(const kx_plan *p, const ra_inner *in, kn_ref n) {
+    const kx_value *v = &p->value[n];
+    return v->bank == in->bank && v->reg >= 0 && !v->same && !in->mark[n] && v->start < in->from && v->end > in->from;
+}
+
+static uint32_t ra_idle(const kx_plan *p, const ra_inner *in) {
+    uint32_t idle = 0;
+    for (kn_ref n = 1; n < p->size; n++)
+        if (ra_waits(p, in, n)) idle |= 1u << p->value[n].reg;
+    return idle;
+}
+
+static int ra_pick(uint32_t of, uint32_t rather, int wish) {
+    if (wish >= 0 && of >> wish & 1) return wish;
+    if (of & rather) of &= rather;
+    return of ? __builtin_ctz(of) : -1;
+}
+
+/* Registers of `free` for the loop's own values. False: they do not suffice, and all is as it was. */
+static bool ra_colour(kx_plan *p, const ra_inner *in, uint32_t free, uint32_t idle) {
+    kn_ref   active[32];
+    int      nactive = 0, k = in->nouter;
+    uint32_t busy    = 0;
+    for (; k < in->nref; k++) {
+        kx_value *v = &p->value[in->ref[k]];
+        for (int a = 0; a < nactive; a++)
+            if (p->value[active[a]].end <= v->start) {
+                busy &= ~(1u << p->value[active[a]].reg);
+                active[a--] = active[--nactive];
+            }
+        uint32_t of  = free & ~busy & ~(v->start <= in->from ? in->openers : 0);
+        int      reg = ra_pick(of, ~idle, ra_wish(p, in->ref[k]));
+        if (reg < 0) break;
+        in->was[k] = v->reg;
+        v->reg     = (int8_t)reg;
+        busy |= 1u << reg;
+        active[nactive++] = in->ref[k];
+    }
+    if (k == in->nref) return true;
+    while (k-- > in->nouter) p->value[in->ref[k]].reg = in->was[k];
     return false;
 }
 
-/* What innermost loops read from the frame they may read from registers that nothing else in them takes. */
-static bool ra_split_invariants(kx_plan *p) {
-    kn_ref  o[KX_MAX_OPERANDS];
-    uint8_t pool[32];
-    for (int l = 0; l < p->nloop; l++) {
-        int32_t from = (int32_t)(2 * p->loop[l].open);
-        for (uint32_t i = p->loop[l].open + 1; i <= p->loop[l].close && p->loop[l].inner; i++) {
-            kn_ref x = p->list[i];
-            if (!p->value[x].needed || p->value[x].folded || p->value[x].step) continue;
-            int m = kx_operands(p, x, o);
-            for (int k = 0; k < m; k++) {
-                kn_ref          v = kx_name(p, o[k]);
-                const kx_value *u = &p->value[v];
-                if (u->bank == KX_BANK_NONE || u->reg >= 0 || u->start >= from || kg_op(p->g, v) == KN_OP_BUFFER ||
-                    ra_is_split(p, v, l))
-                    continue;
-                int      n = ra_pool_of(p, (kx_bank)u->bank, pool), free = 0;
-                uint32_t busy = ra_busy(p, u->bank, l);
-                while (free < n && busy >> pool[free] & 1) free++;
-                if (free == n) continue;
-                if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
-                p->split[p->nsplit++] = (kx_split){v, l, pool[free]};
-                p->used[u->bank] |= 1u << pool[free];
-            }
-        }
+static bool ra_split(kx_plan *p, const ra_inner *in, kn_ref n, int reg, bool away) {
+    kx_value *v = &p->value[n];
+    if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
+    ra_lay(p, v);
+    p->split[p->nsplit++] = (kx_split){n, in->loop, reg, away, !away && in->mark[n] & RA_WRITTEN};
+    p->used[in->bank] |= 1u << reg;
+    return true;
+}
+
+/* Where all that the loop reads and makes fits, it is in registers: what lies in the frame is lent one while the loop
+ * runs, and what only waits gives its own away. *fits: it was done. */
+static bool ra_settle(kx_plan *p, ra_inner *in, bool *fits) {
+    uint8_t  pool[32];
+    uint32_t all = 0, idle = ra_idle(p, in), lent = 0;
+    for (int k = ra_pool_of(p, (kx_bank)in->bank, false, pool); k-- > 0;) all |= 1u << pool[k];
+    *fits = true;
+    for (int k = 0; k < in->nouter && *fits; k++) {
+        if (p->value[in->ref[k]].reg >= 0) continue;
+        int reg = ra_pick(all & ~in->kept & ~lent, ~idle, -1);
+        *fits   = reg >= 0;
+        if (*fits) lent |= 1u << reg;
+    }
+    *fits = *fits && ra_colour(p, in, all & ~in->kept & ~lent, idle);
+    if (!*fits) return true;
+    uint32_t taken = lent;
+    for (int k = in->nouter; k < in->nref; k++) taken |= 1u << p->value[in->ref[k]].reg;
+    for (int k = 0; k < in->nouter; k++) {
+        if (p->value[in->ref[k]].reg >= 0) continue;
+        if (!ra_split(p, in, in->ref[k], __builtin_ctz(lent), false)) return false;
+        lent &= lent - 1;
+    }
+    for (kn_ref v = 1; v < p->size; v++)
+        if (ra_waits(p, in, v) && taken >> p->value[v].reg & 1 && !ra_split(p, in, v, p->value[v].reg, true))
+            return false;
+    p->used[in->bank] |= taken;
+    return true;
+}
+
+/* Else what it reads from the frame and does not make is lent registers that nothing holds while it runs. */
+static bool ra_lend(kx_plan *p, ra_inner *in) {
+    uint8_t  pool[32];
+    uint32_t free = 0, busy = in->kept | ra_idle(p, in);
+    for (int k = in->nouter; k < in->nref; k++)
+        if (p->value[in->ref[k]].reg >= 0) busy |= 1u << p->value[in->ref[k]].reg;
+    for (int k = ra_pool_of(p, (kx_bank)in->bank, p->tight, pool); k-- > 0;) free |= 1u << pool[k];
+    free &= ~busy;
+    for (int k = 0; k < in->nouter && free; k++) {
+        if (p->value[in->ref[k]].reg >= 0) continue;
+        if (!ra_split(p, in, in->ref[k], __builtin_ctz(free), false)) return false;
+        free &= free - 1;
     }
     return true;
 }
 
-/* Uses and definitions in the frame, in innermost loops. */
-static void ra_count_spills(kx_plan *p) {
-    kn_ref o[KX_MAX_OPERANDS];
-    for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i];
-        if (p->loop_of[i] < 0 || !p->loop[p->loop_of[i]].inner || !p->value[x].needed || p->value[x].folded) continue;
-        int m = kx_operands(p, x, o);
-        if (m < KX_MAX_OPERANDS && kg_dtype(p->g, x) != KN_VOID) o[m++] = x;
-        for (int k = 0; k < m; k++) {
-            const kx_value *v = &p->value[kx_name(p, o[k])];
-            p->spills += v->bank != KX_BANK_NONE && v->reg < 0 && !ra_is_split(p, kx_name(p, o[k]), p->loop_of[i]);
+static bool ra_settle_inner_loops(kx_plan *p) {
+    ra_inner in = {0};
+    in.ref      = kn_zalloc(kg_alloc(p->g), p->size * sizeof *in.ref);
+    in.mark     = kn_zalloc(kg_alloc(p->g), p->size);
+    in.was      = kn_zalloc(kg_alloc(p->g), p->size);
+    bool ok     = (in.ref && in.mark && in.was) || kn_oom(p->f);
+    for (int l = 0; l < p->nloop && ok; l++) {
+        for (int b = 0; b < KX_BANKS && ok && p->loop[l].inner; b++) {
+            bool spilled = false, fits = true;
+            in.loop = l, in.bank = b, in.from = (int32_t)(2 * p->loop[l].open);
+            in.nref = in.nouter = 0, in.kept = in.openers = 0;
+            ra_find_references(p, &in);
+            for (int k = 0; k < in.nref; k++) spilled |= p->value[in.ref[k]].reg < 0;
+            if (spilled) ok = ra_settle(p, &in, &fits);
+            if (!fits) ok = ok && ra_lend(p, &in);
+            if (b == KX_BANK_VEC) p->loop[l].roomy = fits;
+            for (int k = 0; k < in.nref; k++) in.mark[in.ref[k]] = 0;
         }
     }
+    kn_free(kg_alloc(p->g), in.ref, p->size * sizeof *in.ref);
+    kn_free(kg_alloc(p->g), in.mark, p->size);
+    kn_free(kg_alloc(p->g), in.was, p->size);
+    return ok;
+}
+
+static bool ra_is_split(const kx_plan *p, kn_ref v, int loop) {
+    for (size_t k = 0; k < p->nsplit; k++)
+        if (p->split[k].value == v && p->split[k].loop == loop && !p->split[k].away) return true;
+    return false;
+}
+
+/* Uses and definitions in the frame, in each round of innermost loops. */
+static void ra_count_spills(kx_plan *p) {
+    kn_ref o[KX_MAX_OPERANDS + 1];
+    for (int l = 0; l < p->nloop; l++)
+        for (uint32_t i = p->loop[l].open + 1; i <= p->loop[l].close && p->loop[l].inner; i++) {
+            kn_ref x = p->list[i];
+            if (!p->value[x].needed || p->value[x].folded) continue;
+            int m = p->value[x].step ? 0 : kx_operands(p, x, o); /* a step starts before the loop */
+            if (kg_op(p->g, x) == KN_OP_STORE && kx_is_cell(p->g, kg_at(p->g, x, 0)))
+                o[m++] = kx_root_of(p->g, kg_at(p->g, x, 0));
+            else if (kg_dtype(p->g, x) != KN_VOID)
+                o[m++] = x;
+            for (int k = 0; k < m; k++) {
+                const kx_value *v = &p->value[kx_name(p, o[k])];
+                p->spills += v->bank != KX_BANK_NONE && v->reg < 0 && !ra_is_split(p, kx_name(p, o[k]), l);
+            }
+        }
 }
 
 bool kx_give_registers(kx_plan *p) {
@@ -183,7 +342,7 @@ bool kx_give_registers(kx_plan *p) {
     }
     int last = p->avx512 ? 31 : 15;
     for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
-    ok = ok && (!p->tight || ra_split_invariants(p));
+    ok = ok && (!p->tight || ra_settle_inner_loops(p));
     if (ok) ra_count_spills(p);
     return ok;
 }
