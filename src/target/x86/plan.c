@@ -1,4 +1,4 @@
-/* plan.c - between a LINEAR of x86-64 and its bytes: what is a value, what stands in its user, and how long it lives. */
+/* plan.c - between a LINEAR of x86-64 and its bytes: what is a value, what stands in its user, how long it lives. */
 #include "target/x86/plan.h"
 
 #include <string.h>
