@@ -61,9 +61,9 @@ int64_t kx_element_in(const kx_tile *s, const kx_tile *d, int64_t row, int64_t l
 
 /* ---- what is needed -------------------------------------------------------------------------------------------- */
 
-static kn_ref ct_ask(kx_cut *c, kn_ref n, int64_t at, bool vector) {
+static kn_ref ct_ask(kx_cut *c, kn_ref n, int64_t at, kx_as as) {
     if (!KN_GROW(kg_alloc(c->g), c->stack, c->stack_cap, c->nstack + 1)) return kn_oom(c->f), 0;
-    c->stack[c->nstack++] = (kx_need){n, at, vector};
+    c->stack[c->nstack++] = (kx_need){n, at, as};
     return 0;
 }
 
@@ -79,13 +79,19 @@ kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell) {
     if (kg_op(c->g, n) == KN_OP_CONST)
         return kg_dtype(c->g, n) == KN_INDEX ? kg_int(c->g, c->index, kg_const_int(c->g, n)) : n;
     if (c->vec[n] && c->vec[n][cell]) return c->vec[n][cell];
-    return ct_ask(c, n, cell, true);
+    return ct_ask(c, n, cell, KX_AS_CELL);
 }
 
 kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element) {
     if (kg_op(c->g, n) == KN_OP_CONST) return n;
     if (c->sca[n] && c->sca[n][element]) return c->sca[n][element];
-    return ct_ask(c, n, element, false);
+    return ct_ask(c, n, element, KX_AS_ELEMENT);
+}
+
+kn_ref kx_wide(kx_cut *c, kn_ref n, int64_t element) {
+    if (c->bits[n]) return c->wide[n] && c->wide[n][element] ? c->wide[n][element] : ct_ask(c, n, element, KX_AS_WIDE);
+    kn_ref x = kx_sca(c, n, element);
+    return x ? kx_splat(c, x, KX_WIDE) : 0;
 }
 
 kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes) {
@@ -294,6 +300,10 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
         }
         return x[lane - from];
     }
+    if (c->bits[n]) {
+        kn_ref v = kx_wide(c, n, e), x[KX_WIDE];
+        return v && kx_lanes(c, v, KX_WIDE, x) ? x[0] : 0;
+    }
     switch (op) {
     case KN_OP_LOAD: return kx_load_element(c, n, &d, row, lane);
     case KN_OP_REDUCE:
@@ -323,6 +333,17 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     return kx_alu(c, n, 0, src, k);
 }
 
+static kn_ref ct_build_wide(kx_cut *c, kn_ref n, int64_t e) {
+    kn_ref  src[3];
+    kx_tile d, s;
+    kx_tile_of(c, n, &d);
+    for (uint32_t i = 0; i < kg_nsrc(c->g, n); i++) {
+        kx_tile_of(c, kg_at(c->g, n, i), &s);
+        if (!(src[i] = kx_wide(c, kg_at(c->g, n, i), kx_element_in(&s, &d, e / d.lanes, e % d.lanes)))) return 0;
+    }
+    return kx_alu(c, n, KX_WIDE, src, kg_nsrc(c->g, n));
+}
+
 static kn_ref ct_build_effect(kx_cut *c, kn_ref n) {
     kn_graph *g = c->g;
     uint32_t  k = kg_nsrc(g, n);
@@ -346,15 +367,17 @@ static bool ct_build_all(kx_cut *c) {
         bool    value = kg_dtype(c->g, q.node) != KN_VOID;
         if (value) {
             kx_tile_of(c, q.node, &d);
-            count = q.vector ? d.rows * d.nchunk : d.rows * d.lanes;
+            count = q.as == KX_AS_CELL ? d.rows * d.nchunk : d.rows * d.lanes;
         }
-        if (!(at = ct_slots_of(c, q.vector ? c->vec : c->sca, q.node, count))) return false;
+        kn_ref **table = q.as == KX_AS_CELL ? c->vec : q.as == KX_AS_WIDE ? c->wide : c->sca;
+        if (!(at = ct_slots_of(c, table, q.node, count))) return false;
         size_t before = c->nstack;
         kg_made_of(c->g, c->g, q.node);
         if (!at[q.at]) {
-            kn_ref r = !value     ? ct_build_effect(c, q.node)
-                       : q.vector ? ct_build_cell(c, q.node, q.at)
-                                  : ct_build_element(c, q.node, q.at);
+            kn_ref r = !value                  ? ct_build_effect(c, q.node)
+                       : q.as == KX_AS_CELL ? ct_build_cell(c, q.node, q.at)
+                       : q.as == KX_AS_WIDE ? ct_build_wide(c, q.node, q.at)
+                                            : ct_build_element(c, q.node, q.at);
             if (!r) {
                 if (c->f->code || kg_fault(c->g)->code) return false;
                 if (c->nstack == before) return kx_refuse(c, q.node, "waits for nothing");
@@ -427,6 +450,25 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
     c->pairs = least > 1;
 }
 
+/* What is computed of the bits of an f32 goes to and fro between numbers and words: as scalars it would change files
+ * each time, and hold many general registers. */
+static void ct_mark_bits(kx_cut *c, const kn_ref *order, uint32_t n) {
+    const kn_graph *g = c->g;
+    for (uint32_t i = 0; i < n && c->lanes >= KX_WIDE; i++) {
+        kn_ref x = order[i];
+        int    op = kg_op(g, x), dt = kg_dtype(g, x);
+        bool   words = dt == KN_F32 || dt == KN_I32 || dt == KN_U32 || dt == KN_BOOL, bits = false;
+        if ((!kn_is_alu(op) && op != KN_OP_BITCAST) || !words || !kx_has_form(c, x)) continue;
+        for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
+            kn_ref s = kg_at(g, x, k);
+            int    st = kg_dtype(g, s);
+            words &= st == KN_F32 || st == KN_I32 || st == KN_U32 || st == KN_BOOL;
+            bits |= c->bits[s] || (op == KN_OP_BITCAST && st != dt && st == KN_F32);
+        }
+        c->bits[x] = words && bits;
+    }
+}
+
 /* Depths of the loops, as Linearize will nest them. */
 static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
     for (uint32_t i = n; i-- > 0;) { /* outer ENDs have higher ids than inner ones */
@@ -449,14 +491,17 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.sca   = kn_zalloc(kg_alloc(g), c.size * sizeof *c.sca);
     c.off   = kn_zalloc(kg_alloc(g), c.size * sizeof *c.off);
     c.depth = kn_zalloc(kg_alloc(g), c.size * sizeof *c.depth);
+    c.wide  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.wide);
     c.mark  = kn_zalloc(kg_alloc(g), c.size);
-    if (!c.vec || !c.sca || !c.off || !c.depth || !c.mark) {
+    c.bits  = kn_zalloc(kg_alloc(g), c.size);
+    if (!c.vec || !c.sca || !c.wide || !c.bits || !c.off || !c.depth || !c.mark) {
         kn_oom(f);
         goto done;
     }
     ct_choose_lanes(&c, order, n, bytes);
     ct_find_depths(&c, order, n);
-    ct_ask(&c, *root, 0, false);
+    ct_mark_bits(&c, order, n);
+    ct_ask(&c, *root, 0, KX_AS_ELEMENT);
     ok = ct_build_all(&c);
     if (ok) *root = c.sca[*root][0];
 done:
@@ -465,7 +510,9 @@ done:
     kn_free(kg_alloc(g), c.sca, c.size * sizeof *c.sca);
     kn_free(kg_alloc(g), c.off, c.size * sizeof *c.off);
     kn_free(kg_alloc(g), c.depth, c.size * sizeof *c.depth);
+    kn_free(kg_alloc(g), c.wide, c.size * sizeof *c.wide);
     kn_free(kg_alloc(g), c.mark, c.size);
+    kn_free(kg_alloc(g), c.bits, c.size);
     kn_free(kg_alloc(g), c.stack, c.stack_cap * sizeof *c.stack);
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok && *root;

@@ -18,10 +18,14 @@ typedef struct kx_tile {        /* how a shape is cut: rows of chunks */
     int     rest[8]; /* widths of the others */
 } kx_tile;
 
+/* What is asked of a value: a cell's register, an element's scalar, or an element on KX_WIDE lanes that are all it. */
+typedef enum kx_as { KX_AS_CELL, KX_AS_ELEMENT, KX_AS_WIDE } kx_as;
+enum { KX_WIDE = 4 };
+
 typedef struct kx_need {
     kn_ref  node;
-    int64_t at;     /* cell, or element */
-    bool    vector; /* a cell's register; else an element's scalar */
+    int64_t at; /* cell, or element */
+    kx_as   as;
 } kx_need;
 
 typedef struct kx_cut {
@@ -31,9 +35,10 @@ typedef struct kx_cut {
     bool      avx512, pairs; /* pairs: two lanes may be a chunk */
     int       lanes;
     int       index;      /* what lanes of dtype index are held as: I32 or I64 */
-    kn_ref  **vec, **sca; /* per node: its cells, its elements, as they are built */
+    kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
     kn_ref   *off;        /* per index: the scalar part of an address */
     uint8_t  *mark;       /* values that are needed as values */
+    uint8_t  *bits;       /* f32 and words that are computed with the bits of f32: their elements are wide */
     int      *depth;      /* of a RANGE */
     size_t    size;
     kx_need  *stack;
@@ -49,6 +54,7 @@ int  kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk);
 /* What is built of a node already; else 0, and it is asked for: the caller comes back later. */
 kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell);
 kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element);
+kn_ref kx_wide(kx_cut *c, kn_ref n, int64_t element);
 /* The element of `s` that broadcasts to (row, lane) of `d`; its row. */
 int64_t kx_row_in(const kx_tile *s, const kx_tile *d, int64_t row);
 int64_t kx_element_in(const kx_tile *s, const kx_tile *d, int64_t row, int64_t lane);

@@ -113,7 +113,9 @@ int kx_between(const kx_cut *c, kn_ref n) {
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
-    kn_ref known = lanes ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n); /* as lane numbers make many */
+    /* As lane numbers make many. A constant is CAST to lanes of its dtype where a register of them is asked for. */
+    bool   spread = lanes && op == KN_OP_CAST && kg_dtype(c->g, src[0]) == dtype;
+    kn_ref known  = spread ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n);
     if (known) return known;
     int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
@@ -256,11 +258,21 @@ static bool co_by_way_of_i32(const kx_cut *c, int dt, int st) {
     return kn_is_float(dt) && kn_dsize(st) < 4;
 }
 
+static kn_ref co_same_bits(kx_cut *c, kn_ref constant, int dt) {
+    unsigned char bits[8];
+    int           st = kg_dtype(c->g, constant);
+    kn_store_scalar(bits, st, kn_is_float(st) ? (kn_scalar){.f = kg_const_float(c->g, constant)}
+                                              : (kn_scalar){.i = kg_const_int(c->g, constant)});
+    kn_scalar v = kn_load_scalar(bits, dt);
+    return kn_is_float(dt) ? kg_float(c->g, dt, v.f) : kg_int(c->g, dt, v.i);
+}
+
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
     int       st = kg_dtype(g, src[0]);
-    if (op == KN_OP_BITCAST) return kg_bitcast(g, src[0], dt);
+    if (op == KN_OP_BITCAST)
+        return kg_op(g, src[0]) == KN_OP_CONST ? co_same_bits(c, src[0], dt) : kg_bitcast(g, src[0], dt);
     if (op == KN_OP_CAST && st == dt) return src[0];
     if (op == KN_OP_CAST && dt == KN_BOOL) {
         kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
