@@ -484,7 +484,7 @@ int main(int argc, char **argv) {
                     kn_tensor *out;
                     kn_call(run[t], nin, in[t], 1, &out);
                     kn_keep(out);
-                    if (kn_end(s) != KN_OK) printf("%s\n", kn_error(kn[t]));
+                    if (kn_end(s) != KN_OK) return printf("%s: %s\n", cases[k].name, kn_error(kn[t])), 1;
                 }
                 double each = (now() - start) / (r < 0 ? 1 : calls);
                 if (r >= 0) took[t][r] = each;

@@ -146,6 +146,26 @@ static void integers(kn_context *kn) {
     }
 }
 
+/* Of every width, by places of every width, some of them outside. */
+static void gathers(kn_context *kn) {
+    static const int held[] = {KN_F32, KN_F64, KN_I32, KN_U64, KN_I16, KN_BF16}, by[] = {KN_I32, KN_I64, KN_U8};
+    enum { ROWS = 3, WIDTH = 50, PLACES = 77 };
+    for (int k = 0; k < KN_COUNT(held); k++)
+        for (int j = 0; j < KN_COUNT(by); j++) {
+            float y[ROWS * PLACES];
+            for (int i = 0; i < PLACES; i++) b_value[i].i = (i * 37 + 11) % 71 - (by[j] == KN_U8 ? 0 : 10);
+            for (int i = 0; i < ROWS * WIDTH; i++) a_value[i].i = i + 1;
+            kn_tensor *x = kn_cast(tensor_of(kn, a_value, a_bytes, KN_I64, ROWS * WIDTH), (kn_dtype)held[k]);
+            kn_tensor *p = tensor_of(kn, b_value, b_bytes, by[j], PLACES);
+            x            = kn_contiguous(kn_reshape(x, KN_DIMS(ROWS, WIDTH)));
+            if (!CHECK(kn_read(kn_gather(x, 1, p), KN_F32, y, sizeof y) == KN_OK)) return;
+            for (int i = 0; i < ROWS * PLACES; i++) {
+                int64_t at = b_value[i % PLACES].i;
+                if (!CHECK_EQ(y[i], at < 0 || at >= WIDTH ? 0 : i / PLACES * WIDTH + at + 1)) return;
+            }
+        }
+}
+
 static void on(const char *target) {
     kt_choice c;
     kn_fault  f = {0};
@@ -159,6 +179,7 @@ static void on(const char *target) {
     narrow_arithmetic(kn);
     whole_numbers_of_floats(kn);
     integers(kn);
+    gathers(kn);
     CHECK_EQ(kn_error_code(kn), KN_OK);
     kn_close(kn);
 }

@@ -123,7 +123,7 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
 static kn_ref cm_base_and_rest(kn_graph *g, kn_ref x) {
     int64_t rest = 0;
     while (kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_ADD && kg_dtype(g, x) == KN_INDEX) {
-        uint32_t k = kg_op(g, kg_at(g, x, 0)) == KN_OP_CONST;
+        uint32_t k  = kg_op(g, kg_at(g, x, 0)) == KN_OP_CONST;
         kn_ref   by = kg_at(g, x, 1 - k);
         if (kg_op(g, by) != KN_OP_CONST) break;
         rest += kg_const_int(g, by);
@@ -163,8 +163,15 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
 /* ---- loads and stores ------------------------------------------------------------------------------------------ */
 
 /* A run of lanes of the dtype can be moved as one. */
-static bool cm_moves_whole(int dt) {
-    return dt != KN_INDEX;
+static bool cm_moves_whole(const kx_cut *c, int dt) {
+    return dt != KN_INDEX || c->index == KN_I64;
+}
+
+/* Lanes at places that a register of lanes holds: one instruction. */
+static bool cm_gathers(const kx_cut *c, kn_ref at, int dt, int w) {
+    kx_tile s;
+    kx_tile_of(c, kg_at(c->g, at, 1), &s);
+    return s.lanes > 1 && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16 && cm_moves_whole(c, dt) && c->lanes > 1;
 }
 
 /* Lanes at a constant distance are put together in a register. */
@@ -223,15 +230,21 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
     }
-    bool run = a.plain && (a.coef[d->rank - 1] == 1 ? cm_moves_whole(dt)
-                                                    : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
-    if (!run || (!still && !cm_masks_lanes(c, dt))) {
+    bool run = a.plain &&
+               (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt) : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
+    bool gathers = !a.plain && cm_gathers(c, at, dt, w);
+    if (!gathers && (!run || (!still && !cm_masks_lanes(c, dt)))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
         return kx_pack(c, dt, x, w);
     }
-    if (!(place = cm_element_place(c, &a, at, d, row, from, w))) return 0;
+    if (gathers) {
+        if (!(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
+        if (kg_dtype(g, place) != KN_INDEX) place = kx_node(c, KN_OP_CAST, KN_INDEX, w, &place, 1);
+        place = kg_index(g, a.buffer, &place, 1);
+    } else if (!(place = cm_element_place(c, &a, at, d, row, from, w)))
+        return 0;
     if (!gate) return kg_load(g, place);
     gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
     if (!gt || !(alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk))) return 0;
@@ -259,12 +272,12 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
     bool still = !gate || cm_scalar_lanes(c, gate);
-    if (w > 1 && a->plain && a->coef[d->rank - 1] == 1 && cm_moves_whole(dt) && (still || cm_masks_lanes(c, dt))) {
+    if (w > 1 && a->plain && a->coef[d->rank - 1] == 1 && cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt))) {
         if (gate && !(gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = cm_element_place(c, a, at, d, row, from, w))) return 0;
-        return kg_store(g, place, x, gt);
+        return kg_store(g, place, dt == KN_INDEX ? kg_bitcast(g, x, dt) : x, gt);
     }
     kn_ref put[KN_MAX_LANES];
     for (int l = 0; l < w; l++)

@@ -81,6 +81,7 @@ void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes);                    
 void kx_avx2_compare(kx_writer *e, kn_ref n, int w);                             /* of integers */
 void kx_avx2_choose(kx_writer *e, kn_ref n, int w);                              /* WHERE */
 void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to);        /* lanes of `from` bytes */
+void kx_avx2_mask(kx_writer *e, int d, int x, int w, int size);                   /* a mask for lanes of that size */
 void kx_avx2_from_u32(kx_writer *e, int d, int x, int w, bool dbl);              /* to floats */
 void kx_round(kx_writer *e, int vec, int dtype); /* an f32 to a narrower float, in place */
 

@@ -72,6 +72,10 @@ static void ea_resize_mask(kx_writer *e, int d, int x, int w, int from, int to) 
         kx_move_vec(e, d, x, ea_full(w * to));
 }
 
+void kx_avx2_mask(kx_writer *e, int d, int x, int w, int size) {
+    ea_resize_mask(e, d, x, w, 4, size);
+}
+
 /* Equal, or greater of signed ones; the rest by exchange and inversion. */
 void kx_avx2_compare(kx_writer *e, kn_ref n, int w) {
     static const uint16_t equals[] = {KX_VPCMPEQB, KX_VPCMPEQW, KX_VPCMPEQD, KX_VPCMPEQQ},
@@ -79,10 +83,10 @@ void kx_avx2_compare(kx_writer *e, kn_ref n, int w) {
     kn_ref a = kg_at(e->g, n, 0), b = kg_at(e->g, n, 1);
     int    op = kx_op(e->g, n), d = kx_dst(e, n), st = kg_dtype(e->g, a), size = kn_dsize(st);
     int    log = __builtin_ctz((unsigned)size), bytes = ea_full(w * size);
-    bool   swap   = op == KN_OP_CMPLT || op == KN_OP_CMPGE,
-           invert = op == KN_OP_CMPNE || op == KN_OP_CMPLE || op == KN_OP_CMPGE;
-    bool   equal  = op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
-    int    x      = kx_get(e, swap ? b : a, bytes, e->v2, n);
+    bool   swap = op == KN_OP_CMPLT || op == KN_OP_CMPGE,
+         invert = op == KN_OP_CMPNE || op == KN_OP_CMPLE || op == KN_OP_CMPGE;
+    bool equal  = op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
+    int  x      = kx_get(e, swap ? b : a, bytes, e->v2, n);
     if (kn_dtypes[st].kind == 'U' && !equal) { /* signed, once the first bits are turned */
         int32_t top = kx_pool_lanes(e, (uint64_t)1 << (8 * size - 1), size, bytes);
         ea_with(e, KX_VPXOR, bytes, e->v0, x, top);
@@ -90,8 +94,8 @@ void kx_avx2_compare(kx_writer *e, kn_ref n, int w) {
         kx_put(e, kx_i3((kx_form_id)above[log], bytes, d, e->v0, d));
     } else {
         kx_rm y = kx_vec_rm(e, swap ? a : b, bytes, false, n);
-        kx_put(e, kx_with(kx_i3((kx_form_id)(equal ? equals : above)[log], bytes, d, x, y.mem ? KX_IN_MEM : y.reg),
-                          &y));
+        kx_put(e,
+               kx_with(kx_i3((kx_form_id)(equal ? equals : above)[log], bytes, d, x, y.mem ? KX_IN_MEM : y.reg), &y));
     }
     if (size != 4) ea_resize_mask(e, d, d, w, size, 4);
     if (invert) ea_with(e, KX_VPXOR, ea_full(w * 4), d, d, kx_pool_lanes(e, ~(uint64_t)0, 8, ea_full(w * 4)));
@@ -108,8 +112,10 @@ void kx_avx2_choose(kx_writer *e, kn_ref n, int w) {
     }
     int   b = kx_get(e, kg_at(e->g, n, 2), bytes, e->v2, n);
     kx_rm a = kx_vec_rm(e, kg_at(e->g, n, 1), bytes, false, n);
-    kx_put(e, kx_with(kx_i4(size < 4 ? KX_VPBLENDVB : size == 8 ? KX_VBLENDVPD : KX_VBLENDVPS, bytes, d, b,
-                            a.mem ? KX_IN_MEM : a.reg, m),
+    kx_put(e, kx_with(kx_i4(size < 4    ? KX_VPBLENDVB
+                            : size == 8 ? KX_VBLENDVPD
+                                        : KX_VBLENDVPS,
+                            bytes, d, b, a.mem ? KX_IN_MEM : a.reg, m),
                       &a));
     kx_done(e, n, d);
 }

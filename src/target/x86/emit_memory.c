@@ -198,6 +198,31 @@ static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m
     }
 }
 
+/* Lanes from places that a register holds, under a mask that the instruction uses up: without a gate all of them. */
+static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, kn_ref gate, const kx_ins *m) {
+    static const uint16_t forms[2][2][2] = {{{KX_VGATHERDPS, KX_VGATHERDPD}, {KX_VGATHERQPS, KX_VGATHERQPD}},
+                                            {{KX_VGATHERDPS_K, KX_VGATHERDPD_K}, {KX_VGATHERQPS_K, KX_VGATHERQPD_K}}};
+    int        w = (int)kg_numel(e->g, n), size = kn_dsize(kg_dtype(e->g, n)), far = kn_dsize(kg_dtype(e->g, places));
+    int        bytes = KN_MAX(16, w * KN_MAX(size, far)), own = KN_MAX(16, w * size), v = e->v0;
+    kx_form_id form = (kx_form_id)forms[e->avx512][far == 8][size == 8];
+    kx_ins     i    = el_like(kx_i3(form, bytes, d, KX_IN_MEM, e->avx512 ? 0 : v), m);
+    i.scale         = (uint8_t)size;
+    i.index         = (uint8_t)kx_get(e, places, KN_MAX(16, w * far), e->v2, n);
+    if (e->avx512) {
+        if (gate)
+            kx_put(e, kx_i2(KX_KMOVQ, 0, KX_K0, kx_mask(e, gate, KX_K0)));
+        else
+            kx_put(e, kx_i3(KX_KXNORW, 0, KX_K0, KX_K0, KX_K0));
+        kx_put(e, kx_masked(i, KX_K0, false));
+        return;
+    }
+    if (gate)
+        kx_avx2_mask(e, v, kx_get(e, gate, KN_MAX(16, w * 4), v, n), w, size);
+    else
+        kx_put(e, kx_i3(KX_VPCMPEQD, own, v, v, v));
+    kx_put(e, i);
+}
+
 static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
     if (e->avx512) {
         kx_load_bits(e, e->v0, w, *m);
@@ -334,6 +359,12 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     kx_address_of(g, at, &spot);
     if (gate) {
         el_set_to(e, n, kg_at(g, n, 1), d);
+        if (kx_is_lanes(g, gate) && spot.places) {
+            kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
+            el_gather(e, n, d, spot.places, gate, &m);
+            kx_done(e, n, d);
+            return;
+        }
         if (kx_is_lanes(g, gate)) {
             int    k = kx_mask(e, gate, KX_K0), size = w * kn_dsize(dt) <= 16 ? 16 : w * kn_dsize(dt);
             kx_ins i = el_place(e, kx_i2(el_masked_move(dt, false), size, d, KX_IN_MEM), at);
@@ -345,7 +376,9 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_test_gate(e, gate, past);
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
-    if (lanes && dt == KN_BOOL)
+    if (spot.places)
+        el_gather(e, n, d, spot.places, 0, &m);
+    else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);

@@ -55,11 +55,16 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
     kn_ref t = kg_at(g, place, 1), lanes = t;
     a->storage = kx_root_of(g, place);
     a->off     = 0;
+    a->places  = 0;
     a->disp    = 0;
     a->step    = 1;
     if (kg_op(g, t) == KN_OP_ADD && pl_is_lane_number(g, kg_at(g, t, 1))) {
         lanes = kg_at(g, t, 1);
         t     = kg_at(g, t, 0);
+    }
+    if (kg_rank(g, t) && !pl_is_lane_number(g, t)) {
+        a->places = kg_op(g, t) == KN_OP_INS ? kg_at(g, t, 0) : t; /* a CAST says that it is an index */
+        return;
     }
     if (kg_op(g, lanes) == KN_OP_MUL) a->step = kg_const_int(g, kg_at(g, lanes, 1));
     if (pl_is_iota(g, t)) return;
@@ -95,6 +100,7 @@ static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
     kx_address_of(p->g, place, &a);
     if (kg_op(p->g, a.storage) == KN_OP_PARAM) out[n++] = a.storage;
     if (a.off) out[n++] = a.off;
+    if (a.places) out[n++] = a.places;
     return n;
 }
 
@@ -239,7 +245,7 @@ static bool pl_plain_load(const kx_plan *p, kn_ref n) {
     if (kg_op(p->g, n) != KN_OP_LOAD || kg_nsrc(p->g, n) > 1 || kx_is_cell(p->g, kg_at(p->g, n, 0))) return false;
     if (kn_is_float(kg_dtype(p->g, n)) && kn_dsize(kg_dtype(p->g, n)) < 4) return false; /* converted on its way */
     kx_address_of(p->g, kg_at(p->g, n, 0), &a);
-    return a.step == 1;
+    return a.step == 1 && !a.places;
 }
 
 /* The operand of n that may be memory. */
@@ -281,11 +287,18 @@ static void pl_fold_loads(kx_plan *p) {
     }
 }
 
+static bool pl_gathers(const kx_plan *p, kn_ref load) {
+    kx_spot a;
+    if (pl_is_cell(p->g, kg_at(p->g, load, 0))) return false;
+    kx_address_of(p->g, kg_at(p->g, load, 0), &a);
+    return a.places != 0;
+}
+
 /* Sequences that write the result before they have read all sources. */
 static bool pl_writes_early(const kx_plan *p, kn_ref n) {
     const kn_graph *g  = p->g;
     int             op = kx_op(g, n), dt = kg_dtype(g, n);
-    if (kg_op(g, n) == KN_OP_LOAD) return kg_nsrc(g, n) > 1;
+    if (kg_op(g, n) == KN_OP_LOAD) return kg_nsrc(g, n) > 1 || (kx_is_lanes(g, n) && pl_gathers(p, n));
     if (kg_op(g, n) != KN_OP_INS) return false;
     bool fl = kn_is_float(dt), lanes = kx_is_lanes(g, n);
     switch (op) {

@@ -66,9 +66,10 @@ typedef struct kx_plan {
     uint8_t         scratch[4];     /* vectors: for sequences; of a result; of sources */
 } kx_plan;
 
-/* Memory operand of a place: storage, scalar (0 none) and constant, in elements; from lane to lane, `step` of them. */
+/* Memory operand of a place: storage, scalar (0 none) and constant, in elements; from lane to lane, `step` of them, or
+ * each lane where a register of lanes says. */
 typedef struct kx_spot {
-    kn_ref  storage, off;
+    kn_ref  storage, off, places;
     int64_t disp, step;
 } kx_spot;
 void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
