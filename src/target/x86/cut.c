@@ -111,7 +111,8 @@ kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk)
     return x && w > 1 ? kx_splat(c, x, w) : x;
 }
 
-/* ---- lanes by way of memory -------------------------------------------------------------------------------------- */
+/* ---- lanes by way of memory: or not, where few are read
+ * -------------------------------------------------------------------------------------- */
 
 static kn_ref ct_run_of(kx_cut *c, kn_ref buffer, int w) {
     return kg_index(c->g, buffer, (kn_ref[]){kg_iota(c->g, w, 0, KN_AXIS_UPCAST, 1, 0)}, 1);
@@ -167,12 +168,10 @@ static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
     kn_graph *g  = c->g;
     int       dt = kg_dtype(g, v);
     while (w > 1) {
-        int half = w / 2 == 2 && !c->pairs ? 1 : w / 2;
-        if (half == 1 || kn_dsize(dt) * half < 4) {
-            kn_ref x[KN_MAX_LANES];
-            if (!kx_lanes(c, v, w, x)) return 0;
-            for (int l = 1; l < w; l++) x[0] = kx_combine(c, op, dt, 0, x[0], x[l]);
-            return x[0];
+        int half = w / 2;
+        if (half == 1) {
+            kn_ref x[2];
+            return kx_lanes(c, v, w, x) ? kx_combine(c, op, dt, 0, x[0], x[1]) : 0;
         }
         kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, ct_run_of(c, tmp, w), v, 0);
         kn_ref from = kg_after(g, tmp, &put, 1), iota = kg_iota(g, half, 0, KN_AXIS_UPCAST, 1, 0);
@@ -374,7 +373,7 @@ static bool ct_build_all(kx_cut *c) {
         size_t before = c->nstack;
         kg_made_of(c->g, c->g, q.node);
         if (!at[q.at]) {
-            kn_ref r = !value                  ? ct_build_effect(c, q.node)
+            kn_ref r = !value               ? ct_build_effect(c, q.node)
                        : q.as == KX_AS_CELL ? ct_build_cell(c, q.node, q.at)
                        : q.as == KX_AS_WIDE ? ct_build_wide(c, q.node, q.at)
                                             : ct_build_element(c, q.node, q.at);
@@ -457,12 +456,12 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
 static void ct_mark_bits(kx_cut *c, const kn_ref *order, uint32_t n) {
     const kn_graph *g = c->g;
     for (uint32_t i = 0; i < n && c->lanes >= KX_WIDE; i++) {
-        kn_ref x = order[i];
+        kn_ref x  = order[i];
         int    op = kg_op(g, x), dt = kg_dtype(g, x);
         bool   words = dt == KN_F32 || dt == KN_I32 || dt == KN_U32 || dt == KN_BOOL, bits = false;
         if ((!kn_is_alu(op) && op != KN_OP_BITCAST) || !words || !kx_has_form(c, x)) continue;
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
-            kn_ref s = kg_at(g, x, k);
+            kn_ref s  = kg_at(g, x, k);
             int    st = kg_dtype(g, s);
             words &= st == KN_F32 || st == KN_I32 || st == KN_U32 || st == KN_BOOL;
             bits |= c->bits[s] || (op == KN_OP_BITCAST && st != dt && st == KN_F32);
@@ -483,7 +482,7 @@ static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
 }
 
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f) {
-    kx_cut   c = {.g = g, .f = f, .avx512 = avx512, .size = kg_count(g), .next_local = (int64_t)1 << 40, .root = *root};
+    kx_cut   c = {.g = g, .f = f, .avx512 = avx512, .size = kg_count(g), .next_local = KX_LOCALS, .root = *root};
     kn_ref  *order;
     uint32_t n;
     bool     ok = false;

@@ -261,8 +261,9 @@ static bool co_by_way_of_i32(const kx_cut *c, int dt, int st) {
 static kn_ref co_same_bits(kx_cut *c, kn_ref constant, int dt) {
     unsigned char bits[8];
     int           st = kg_dtype(c->g, constant);
-    kn_store_scalar(bits, st, kn_is_float(st) ? (kn_scalar){.f = kg_const_float(c->g, constant)}
-                                              : (kn_scalar){.i = kg_const_int(c->g, constant)});
+    kn_store_scalar(bits, st,
+                    kn_is_float(st) ? (kn_scalar){.f = kg_const_float(c->g, constant)}
+                                    : (kn_scalar){.i = kg_const_int(c->g, constant)});
     kn_scalar v = kn_load_scalar(bits, dt);
     return kn_is_float(dt) ? kg_float(c->g, dt, v.f) : kg_int(c->g, dt, v.i);
 }

@@ -357,7 +357,7 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
 
 /* A value's register from its place in the frame, or back. */
 static void em_move_frame(kx_writer *e, const kx_split *s, bool back) {
-    const kx_value *v = &e->p->value[s->value];
+    const kx_value *v     = &e->p->value[s->value];
     int             bytes = KN_MAX(v->bytes, 16);
     switch (v->bank) {
     case KX_BANK_GP:
@@ -370,8 +370,7 @@ static void em_move_frame(kx_writer *e, const kx_split *s, bool back) {
                               v->slot));
         return;
     default:
-        kx_put(e, em_in_frame(back ? kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, s->reg)
-                                   : kx_i2(KX_KMOVQ, 0, s->reg, KX_IN_MEM),
+        kx_put(e, em_in_frame(back ? kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, s->reg) : kx_i2(KX_KMOVQ, 0, s->reg, KX_IN_MEM),
                               v->slot));
     }
 }
@@ -380,10 +379,10 @@ static void em_move_frame(kx_writer *e, const kx_split *s, bool back) {
 static void em_set_scratch(kx_writer *e, bool roomy) {
     const uint8_t *of = e->p->scratch;
     int            v  = of[0] - 1;
-    e->v0 = of[0];
-    e->v1 = of[1];
-    e->v2 = roomy ? v : of[2];
-    e->v3 = roomy ? v : of[3];
+    e->v0             = of[0];
+    e->v1             = of[1];
+    e->v2             = roomy ? v : of[2];
+    e->v3             = roomy ? v : of[3];
 }
 
 /* The splits of a loop: what is away goes before it opens and comes after its end, whether it runs or not; what is lent

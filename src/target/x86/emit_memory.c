@@ -339,6 +339,46 @@ static void el_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d) { /* d = alt */
     }
 }
 
+/* Lanes of a register: shifted down to the first. */
+static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
+    const kn_graph *g  = e->g;
+    int             dt = kg_dtype(g, n), held = kx_held_size(e->p, dt), d = kx_dst(e, n), x;
+    bool            lanes = kx_is_lanes(g, n), vec = lanes || kn_is_float(dt);
+    if (dt == KN_BOOL && e->avx512) {
+        x = kx_mask(e, v, KX_K0);
+        if (lanes)
+            kx_put(e, from ? kx_imm(kx_i3(KX_KSHIFTRW, 0, d, x, 0), from) : kx_i2(KX_KMOVQ, 0, d, x));
+        else {
+            kx_put(e, kx_i2(KX_KMOVW_RK, 0, d, x));
+            if (from) kx_put(e, kx_imm(kx_i2(KX_SHRI, 4, d, 0), from));
+            kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, d, 0), 1));
+        }
+        kx_done(e, n, d);
+        return;
+    }
+    int bytes = kx_vec_bytes(e->p, v), at = from * held, t = vec ? d : e->v0;
+    x = kx_get(e, v, bytes, e->v2, n);
+    if (lanes && kg_numel(g, n) * held > 16) {
+        if (at) kx_put(e, kx_imm(kx_i3(KX_VEXTRACTI64X4, 64, d, x, 0), at / 32)), x = d;
+    } else {
+        if (at >= 16)
+            kx_put(e, kx_imm(e->avx512 ? kx_i3(KX_VEXTRACTI32X4, bytes, t, x, 0) : kx_i3(KX_VEXTRACTI128, 0, t, x, 0),
+                             at / 16)),
+                x = t;
+        if (at % 16) kx_put(e, kx_imm(kx_i3(KX_VPSRLDQI, 16, t, x, 0), at % 16)), x = t;
+    }
+    if (vec)
+        kx_move_vec(e, d, x, lanes ? kx_vec_bytes(e->p, n) : 16);
+    else {
+        kx_put(e, held == 8 ? kx_i2(KX_VMOVQ_R, 0, d, x) : kx_i2(KX_VMOVD_ST, 0, d, x));
+        if (dt == KN_BOOL)
+            kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, d, 0), 1));
+        else
+            kx_extend(e, d, dt);
+    }
+    kx_done(e, n, d);
+}
+
 void kx_emit_load(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
     kn_ref          at = kg_at(g, n, 0), st = kx_root_of(g, at), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
@@ -357,6 +397,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     int32_t past = 0;
     kx_spot spot;
     kx_address_of(g, at, &spot);
+    if (e->p->value[n].part) {
+        el_part(e, n, e->p->value[n].part, (int)spot.disp);
+        return;
+    }
     if (gate) {
         el_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate) && spot.places) {

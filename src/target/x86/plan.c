@@ -112,6 +112,10 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         if (kg_op(g, prev) != KN_OP_CONST) out[m++] = prev;
         return m;
     }
+    if (op == KN_OP_LOAD && p->value[n].part) {
+        out[0] = p->value[n].part;
+        return 1;
+    }
     if (p->value[n].turned) {
         out[0] = kg_at(g, kg_at(g, n, 0), 0);
         return 1;
@@ -221,13 +225,46 @@ static bool pl_inverts(const kx_plan *p, kn_ref n) {
     return kn_is_float(kg_dtype(g, kg_at(g, c, 0))) || kn_is_float(kg_dtype(g, kg_at(g, c, 1)));
 }
 
+/* The buffer that Select put a register in to read its lanes, 0 if n accesses none. */
+static kn_ref pl_lanes_buffer(const kx_plan *p, kn_ref n) {
+    kn_ref b = kx_root_of(p->g, kg_at(p->g, n, 0));
+    return kg_op(p->g, b) == KN_OP_BUFFER && kg_field(p->g, b, KN_F_BUFFER_slot) >= KX_LOCALS &&
+                   kg_field(p->g, b, KN_F_BUFFER_space) == KN_LOCAL
+               ? b
+               : 0;
+}
+
+/* Where two runs or lanes of a register are read at most, they are taken from the register. */
+static void pl_find_parts(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], b = 0;
+        if (kg_op(g, x) == KN_OP_STORE || kg_op(g, x) == KN_OP_LOAD) b = pl_lanes_buffer(p, x);
+        if (!b) continue;
+        if (kg_op(g, x) == KN_OP_LOAD)
+            p->value[b].uses++;
+        else if (kx_is_lanes(g, kg_at(g, x, 0)) && kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST)
+            p->value[b].part = kg_at(g, x, 1);
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_LOAD ? pl_lanes_buffer(p, x) : 0;
+        if (!b) continue;
+        if (p->value[b].uses > 2) p->value[b].part = 0;
+        p->value[x].part = p->value[b].part;
+    }
+}
+
+static bool pl_is_effect(const kx_plan *p, kn_ref n) {
+    int op = kg_op(p->g, n);
+    if (op == KN_OP_STORE) return !p->value[kx_root_of(p->g, kg_at(p->g, n, 0))].part;
+    return op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, n);
+}
+
 static void pl_count_uses(kx_plan *p) {
     kn_ref o[KX_MAX_OPERANDS];
     for (uint32_t i = p->n; i-- > 0;) {
-        kn_ref x  = p->list[i];
-        int    op = kg_op(p->g, x);
-        if (op == KN_OP_STORE || op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, x))
-            p->value[x].needed = true;
+        kn_ref x = p->list[i];
+        if (pl_is_effect(p, x)) p->value[x].needed = true;
         if (!p->value[x].needed) continue;
         p->value[x].step    = pl_is_step(p, x);
         p->value[x].turned  = pl_turns(p, x);
@@ -243,6 +280,7 @@ static void pl_count_uses(kx_plan *p) {
 static bool pl_plain_load(const kx_plan *p, kn_ref n) {
     kx_spot a;
     if (kg_op(p->g, n) != KN_OP_LOAD || kg_nsrc(p->g, n) > 1 || kx_is_cell(p->g, kg_at(p->g, n, 0))) return false;
+    if (p->value[n].part) return false;
     if (kn_is_float(kg_dtype(p->g, n)) && kn_dsize(kg_dtype(p->g, n)) < 4) return false; /* converted on its way */
     kx_address_of(p->g, kg_at(p->g, n, 0), &a);
     return a.step == 1 && !a.places;
@@ -289,7 +327,7 @@ static void pl_fold_loads(kx_plan *p) {
 
 static bool pl_gathers(const kx_plan *p, kn_ref load) {
     kx_spot a;
-    if (pl_is_cell(p->g, kg_at(p->g, load, 0))) return false;
+    if (kx_is_cell(p->g, kg_at(p->g, load, 0))) return false;
     kx_address_of(p->g, kg_at(p->g, load, 0), &a);
     return a.places != 0;
 }
@@ -469,7 +507,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     p->size    = kg_count(g);
     p->value   = kn_zalloc(kg_alloc(g), p->size * sizeof *p->value);
     p->loop_of = kn_zalloc(kg_alloc(g), (p->n + 1) * sizeof *p->loop_of);
-    bool ok = (p->value && p->loop_of) || kn_oom(f);
+    bool ok    = (p->value && p->loop_of) || kn_oom(f);
     for (size_t i = 0; ok && i < p->size; i++) {
         p->value[i].bank = KX_BANK_NONE;
         p->value[i].reg  = -1;
@@ -477,6 +515,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     }
     ok = ok && pl_find_loops(p);
     if (ok) {
+        pl_find_parts(p);
         pl_count_uses(p);
         pl_fold_loads(p);
     }

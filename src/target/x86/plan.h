@@ -23,6 +23,7 @@ typedef struct kx_value {
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     kn_ref   same;        /* another name of this value, 0 its own */
+    kn_ref   part;        /* LOAD: of lanes that this register holds; of such a BUFFER, what was stored. 0: of memory */
     int32_t  start, end;  /* twice the places in the list */
     int32_t  slot;        /* in the frame, -1 none */
     double   weight;

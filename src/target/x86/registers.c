@@ -207,7 +207,7 @@ static int ra_pick(uint32_t of, uint32_t rather, int wish) {
 static bool ra_colour(kx_plan *p, const ra_inner *in, uint32_t free, uint32_t idle) {
     kn_ref   active[32];
     int      nactive = 0, k = in->nouter;
-    uint32_t busy    = 0;
+    uint32_t busy = 0;
     for (; k < in->nref; k++) {
         kx_value *v = &p->value[in->ref[k]];
         for (int a = 0; a < nactive; a++)

@@ -10,6 +10,8 @@ enum { KX_SCALAR = 1, KX_AVX2, KX_AVX512 }; /* kt_choice.level */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
 /* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
+/* Slots of the LOCAL buffers that Select adds, from here on: lanes by way of memory. */
+#define KX_LOCALS ((int64_t)1 << 40)
 bool kx_divides_lanes(int dtype, int64_t by);
 /* Render (emit.c). */
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f);
