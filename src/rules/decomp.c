@@ -68,9 +68,10 @@ kn_ref kn_decomp_split(kn_graph *g, kn_ref x, kn_ref *e) {
     decomp_width w    = width_of(g, x);
     R            tiny = xp_lt(g, x, constant(g, x, w.least)), mbits = kg_int(g, w.itype, w.mbits);
     R            bits = xp_as(g, xp_if(g, tiny, xp_mul(g, x, constant(g, x, w.lift)), x), w.itype);
-    R            up   = xp_shr(g, xp_sub(g, bits, kg_int(g, w.itype, w.root)), mbits);
+    R            off = xp_sub(g, bits, kg_int(g, w.itype, w.root)), up = xp_shr(g, off, mbits);
+    R            whole = xp_and(g, off, kg_int(g, w.itype, -(INT64_C(1) << w.mbits)));
     *e = xp_add(g, kg_cast(g, up, kg_dtype(g, x)), xp_if(g, tiny, constant(g, x, -w.mbits), constant(g, x, 0)));
-    return xp_as(g, xp_sub(g, bits, xp_shl(g, up, mbits)), kg_dtype(g, x));
+    return xp_as(g, xp_sub(g, bits, whole), kg_dtype(g, x));
 }
 
 /* x = m 2^e, m = 1 + d. With s = d/(2 + d): ln m = 2 (s + s^3/3 + s^5/5 + ...), and since 2 s = d - s d, ln m = d -

@@ -34,12 +34,12 @@ typedef struct kx_cut {
     kn_arena  arena;
     bool      avx512, pairs; /* pairs: two lanes may be a chunk */
     int       lanes;
-    int       index;      /* what lanes of dtype index are held as: I32 or I64 */
+    int       index;              /* what lanes of dtype index are held as: I32 or I64 */
     kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
-    kn_ref   *off;        /* per index: the scalar part of an address */
-    uint8_t  *mark;       /* values that are needed as values */
-    uint8_t  *bits;       /* f32 and words that are computed with the bits of f32: their elements are wide */
-    int      *depth;      /* of a RANGE */
+    kn_ref   *off;                /* per index: the scalar part of an address */
+    uint8_t  *mark;               /* values that are needed as values */
+    uint8_t  *bits;               /* f32 and words that are computed with the bits of f32: their elements are wide */
+    int      *depth;              /* of a RANGE */
     size_t    size;
     kx_need  *stack;
     size_t    nstack, stack_cap;
@@ -74,7 +74,7 @@ static inline int kx_lane_dtype(const kx_cut *c, int dt) {
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);
 /* op has a form on lanes: dtype of the result, of the first source, and what a shift or division is by (0: not
  * constant). */
-bool   kx_has_form(const kx_cut *c, kn_ref n);
+bool kx_has_form(const kx_cut *c, kn_ref n);
 /* Bytes of the widest lane on the way to n, where n and its sources may have narrower ones. */
 int    kx_between(const kx_cut *c, kn_ref n);
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);

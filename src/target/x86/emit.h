@@ -26,29 +26,32 @@ typedef struct kx_writer {
     kx_code         code;
     kn_fault       *f;
     bool            avx512, calls;
-    int32_t         pushed; /* bytes of the return address and what stands below it */
+    int32_t         pushed;                /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
     kx_unwind       unwind;
-    kn_str         *list; /* the instructions as text, or NULL */
+    kn_str         *list;           /* the instructions as text, or NULL */
     int             v0, v1, v2, v3; /* scratch: of sequences, of a result, of sources */
 } kx_writer;
 
 enum { KX_A = KX_RAX, KX_D = KX_RDX, KX_C = KX_RCX, KX_K0 = 7, KX_K1 = 6 }; /* scratch registers and masks */
 
 /* emit.c: operands */
-void   kx_put(kx_writer *e, kx_ins i);
-void   kx_here(kx_writer *e, int32_t label);
-void   kx_jcc(kx_writer *e, kx_cond cond, int32_t label);
-void   kx_jump(kx_writer *e, int32_t label);
+void kx_put(kx_writer *e, kx_ins i);
+void kx_here(kx_writer *e, int32_t label);
+void kx_jcc(kx_writer *e, kx_cond cond, int32_t label);
+void kx_jump(kx_writer *e, int32_t label);
 void kx_refused(kx_writer *e, kn_ref n, const char *what);
 /* Registers that hold n: `scratch` where it is in the frame or a constant. */
-int kx_predicate(int op); /* of vcmp, for a comparison of floats */
-int kx_gp(kx_writer *e, kn_ref n, int scratch);
-int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
-int kx_mask(kx_writer *e, kn_ref n, int scratch);
+/* a * b + c of lanes or of scalars, with the signs of the product and of what is added: 213 is a = a * b + c, 231 adds
+ * to the first. */
+kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool less);
+int        kx_predicate(int op); /* of vcmp, for a comparison of floats */
+int        kx_gp(kx_writer *e, kn_ref n, int scratch);
+int        kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
+int        kx_mask(kx_writer *e, kn_ref n, int scratch);
 /* As the last source: memory where it lies there. bcast: the form takes {1toN}. */
 kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user);
 kx_rm kx_gp_rm(kx_writer *e, kn_ref n, int scratch);
@@ -76,13 +79,13 @@ void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_emit_divide(kx_writer *e, kn_ref n);
 void kx_emit_divide_lanes(kx_writer *e, kn_ref n, int bytes);
 /* What AVX2 has no instruction for. */
-void kx_avx2_multiply(kx_writer *e, kn_ref n, int bytes);                        /* of eight bytes */
-void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes);                     /* of i64 */
-void kx_avx2_compare(kx_writer *e, kn_ref n, int w);                             /* of integers */
-void kx_avx2_choose(kx_writer *e, kn_ref n, int w);                              /* WHERE */
-void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to);        /* lanes of `from` bytes */
-void kx_avx2_mask(kx_writer *e, int d, int x, int w, int size);                   /* a mask for lanes of that size */
-void kx_avx2_from_u32(kx_writer *e, int d, int x, int w, bool dbl);              /* to floats */
-void kx_round(kx_writer *e, int vec, int dtype); /* an f32 to a narrower float, in place */
+void kx_avx2_multiply(kx_writer *e, kn_ref n, int bytes);                 /* of eight bytes */
+void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes);              /* of i64 */
+void kx_avx2_compare(kx_writer *e, kn_ref n, int w);                      /* of integers */
+void kx_avx2_choose(kx_writer *e, kn_ref n, int w);                       /* WHERE */
+void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to); /* lanes of `from` bytes */
+void kx_avx2_mask(kx_writer *e, int d, int x, int w, int size);           /* a mask for lanes of that size */
+void kx_avx2_from_u32(kx_writer *e, int d, int x, int w, bool dbl);       /* to floats */
+void kx_round(kx_writer *e, int vec, int dtype);                          /* an f32 to a narrower float, in place */
 
 #endif

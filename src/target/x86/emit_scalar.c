@@ -351,20 +351,20 @@ static void es_arithmetic(kx_writer *e, kn_ref n, kx_form_id single, kx_form_id 
 }
 
 static void es_fused(kx_writer *e, kn_ref n) {
-    bool   dbl = kg_dtype(e->g, n) == KN_F64;
-    int    d = kx_dst(e, n), dt = kg_dtype(e->g, n);
-    kn_ref a = es_src(e, n, 0), b = es_src(e, n, 1), c = es_src(e, n, 2);
-    int    ra = kx_get(e, a, 16, e->v2, n), rc;
-    kx_rm  rb = kx_vec_rm(e, b, 16, false, n);
+    bool       dbl = kg_dtype(e->g, n) == KN_F64, minus = false, less = false;
+    int        d = kx_dst(e, n), dt = kg_dtype(e->g, n);
+    kn_ref     a = kx_term(e->g, n, 0, &minus), b = kx_term(e->g, n, 1, &minus), c = kx_term(e->g, n, 2, &less);
+    int        ra   = kx_get(e, a, 16, e->v2, n), rc;
+    kx_rm      rb   = kx_vec_rm(e, b, 16, false, n);
+    kx_form_id form = kx_fused_form(false, true, dbl, minus, less);
     if (ra == d || (!rb.mem && rb.reg == d)) { /* a or b ends here: made aside */
         rc = kx_get(e, c, 16, e->v0, n);
         kx_move_vec(e, e->v0, rc, 16);
-        kx_put(e,
-               kx_with(kx_i3(dbl ? KX_VFMADD231SD : KX_VFMADD231SS, 0, e->v0, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
+        kx_put(e, kx_with(kx_i3(form, 0, e->v0, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
         kx_move_vec(e, d, e->v0, 16);
     } else {
         kx_move_vec(e, d, kx_get(e, c, 16, d, n), 16);
-        kx_put(e, kx_with(kx_i3(dbl ? KX_VFMADD231SD : KX_VFMADD231SS, 0, d, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
+        kx_put(e, kx_with(kx_i3(form, 0, d, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
     }
     if (kn_dsize(dt) < 4) kx_round(e, d, dt);
     kx_done(e, n, d);

@@ -86,10 +86,26 @@ static void en_two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int byte
 
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
+kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool less) {
+#define FORMS(KIND) \
+    { \
+        {{KX_VFMADD##KIND##SS, KX_VFMADD##KIND##SD}, {KX_VFMADD##KIND##PS, KX_VFMADD##KIND##PD}}, \
+            {{KX_VFMSUB##KIND##SS, KX_VFMSUB##KIND##SD}, {KX_VFMSUB##KIND##PS, KX_VFMSUB##KIND##PD}}, \
+            {{KX_VFNMADD##KIND##SS, KX_VFNMADD##KIND##SD}, {KX_VFNMADD##KIND##PS, KX_VFNMADD##KIND##PD}}, { \
+            {KX_VFNMSUB##KIND##SS, KX_VFNMSUB##KIND##SD}, { \
+                KX_VFNMSUB##KIND##PS, KX_VFNMSUB##KIND##PD \
+            } \
+        } \
+    }
+    static const uint16_t forms[2][4][2][2] = {FORMS(213), FORMS(231)};
+#undef FORMS
+    return (kx_form_id)forms[to_third][2 * minus + less][lanes][dbl];
+}
+
 static void en_fused(kx_writer *e, kn_ref n, int bytes) {
-    bool   dbl = kg_dtype(e->g, n) == KN_F64;
-    int    d   = kx_dst(e, n);
-    kn_ref a = en_src(e, n, 0), b = en_src(e, n, 1), c = en_src(e, n, 2);
+    bool   dbl = kg_dtype(e->g, n) == KN_F64, minus = false, less = false;
+    int    d = kx_dst(e, n);
+    kn_ref a = kx_term(e->g, n, 0, &minus), b = kx_term(e->g, n, 1, &minus), c = kx_term(e->g, n, 2, &less);
     bool   ca = kg_op(e->g, a) == KN_OP_CONST;
     if (ca) {
         kn_ref x = a;
@@ -109,13 +125,13 @@ static void en_fused(kx_writer *e, kn_ref n, int bytes) {
     if (ra == d && ra >= 0) { /* 213: a = a * b + c */
         int   rb = kx_get(e, b, bytes, e->v2, n);
         kx_rm rc = kx_vec_rm(e, c, bytes, true, n);
-        en_put_rm(e, kx_i3(dbl ? KX_VFMADD213PD : KX_VFMADD213PS, bytes, d, rb, en_field(&rc)), &rc);
+        en_put_rm(e, kx_i3(kx_fused_form(true, false, dbl, minus, less), bytes, d, rb, en_field(&rc)), &rc);
     } else { /* 231: c = a * b + c */
         ra       = kx_get(e, a, bytes, e->v2, n);
         kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
         int   rc = kx_get(e, c, bytes, d, n);
         kx_move_vec(e, d, rc, bytes);
-        en_put_rm(e, kx_i3(dbl ? KX_VFMADD231PD : KX_VFMADD231PS, bytes, d, ra, en_field(&rb)), &rb);
+        en_put_rm(e, kx_i3(kx_fused_form(true, true, dbl, minus, less), bytes, d, ra, en_field(&rb)), &rb);
     }
     kx_done(e, n, d);
 }
@@ -221,6 +237,16 @@ static int en_integer_predicate(int op) {
     }
 }
 
+static int en_from_right(int op) {
+    switch (op) {
+    case KN_OP_CMPLT: return KN_OP_CMPGT;
+    case KN_OP_CMPGT: return KN_OP_CMPLT;
+    case KN_OP_CMPLE: return KN_OP_CMPGE;
+    case KN_OP_CMPGE: return KN_OP_CMPLE;
+    default: return op;
+    }
+}
+
 /* `of` is n, or what n is the NOT of: the other predicate is the fourth after, or before. */
 static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
     static const uint16_t with_sign[] = {KX_VPCMPB_K, KX_VPCMPW_K, KX_VPCMPD_K, KX_VPCMPQ_K},
@@ -237,9 +263,17 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
         return;
     }
     if (!e->avx512 && dbl) bytes = en_full(w * 8);
+    kn_ref left = en_src(e, of, 0), right = en_src(e, of, 1);
+    if (kg_op(e->g, left) == KN_OP_CONST) { /* a constant stands in memory: the predicate looks from the other side */
+        kn_ref t = left;
+        left     = right;
+        right    = t;
+        op       = en_from_right(op);
+        pr       = kx_predicate(op) ^ (of == n ? 0 : 4);
+    }
     d       = kx_dst(e, n);
-    int   a = kx_get(e, en_src(e, of, 0), bytes, e->v2, n);
-    kx_rm b = kx_vec_rm(e, en_src(e, of, 1), bytes, fl || en_log_size(st) >= KX_L4, n);
+    int   a = kx_get(e, left, bytes, e->v2, n);
+    kx_rm b = kx_vec_rm(e, right, bytes, fl || en_log_size(st) >= KX_L4, n);
     if (e->avx512) {
         kx_form_id form = fl ? dbl ? KX_VCMPPD_K : KX_VCMPPS_K
                              : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[en_log_size(st)];
@@ -257,9 +291,19 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
 
 static void en_choose(kx_writer *e, kn_ref n, int bytes) {
     static const uint16_t blend[] = {KX_VPBLENDMB, KX_VPBLENDMW, KX_VPBLENDMD, KX_VPBLENDMQ};
-    int d = kx_dst(e, n), b = kx_get(e, en_src(e, n, 2), bytes, e->v2, n), s = en_log_size(kg_dtype(e->g, n));
+    int                   d = kx_dst(e, n), b, s = en_log_size(kg_dtype(e->g, n)), size;
     if (kn_is_float(kg_dtype(e->g, n)) && s < KX_L4) s = KX_L4;
-    int   k = kx_mask(e, en_src(e, n, 0), KX_K0);
+    int k = kx_mask(e, en_src(e, n, 0), KX_K0);
+    if (kg_op(e->g, en_src(e, n, 2)) == KN_OP_CONST && !kx_lane_bits(e, en_src(e, n, 2), &size)) { /* else 0 */
+        static const uint16_t moves[] = {KX_VMOVDQU8, KX_VMOVDQU16, KX_VMOVDQU32, KX_VMOVDQU64};
+        kx_rm                 x       = kx_vec_rm(e, en_src(e, n, 1), bytes, s == KX_L4, n);
+        kx_form_id            form    = x.bcast ? KX_VPBROADCASTD : (kx_form_id)moves[s];
+        x.bcast                       = false;
+        en_put_rm(e, kx_masked(kx_i2(form, bytes, d, en_field(&x)), k, true), &x);
+        kx_done(e, n, d);
+        return;
+    }
+    b       = kx_get(e, en_src(e, n, 2), bytes, e->v2, n);
     kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, s >= KX_L4, n);
     en_put_rm(e, kx_masked(kx_i3((kx_form_id)blend[s], bytes, d, b, en_field(&a)), k, false), &a);
     kx_done(e, n, d);

@@ -104,6 +104,14 @@ static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
     return n;
 }
 
+kn_ref kx_term(const kn_graph *g, kn_ref n, uint32_t k, bool *minus) {
+    kn_ref s    = kg_at(g, n, k);
+    bool   done = kg_op(g, n) == KN_OP_INS && kx_op(g, n) == KN_OP_MULACC && kn_is_float(kg_dtype(g, n)) &&
+                kn_dsize(kg_dtype(g, n)) >= 4;
+    for (; done && kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_NEG; s = kg_at(g, s, 0)) *minus = !*minus;
+    return s;
+}
+
 int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     const kn_graph *g = p->g;
     int             m = 0, op = kg_op(g, n);
@@ -134,7 +142,8 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     default: return 0;
     }
     for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH; k < kg_nsrc(g, n); k++) {
-        kn_ref s = kg_at(g, n, k);
+        bool   minus;
+        kn_ref s = kx_term(g, n, k, &minus);
         if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD)
             continue; /* ADD: lane numbers */
         out[m++] = s;

@@ -77,6 +77,8 @@ void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
 kn_ref kx_name(const kx_plan *p, kn_ref n); /* the value that n is a name of */
 bool   kx_is_place(const kn_graph *g, kn_ref n);
 bool   kx_is_lanes(const kn_graph *g, kn_ref n);
+/* Source k of a MULACC of f32 or f64, without the NEG that the instruction does; *minus changes where there is one. */
+kn_ref kx_term(const kn_graph *g, kn_ref n, uint32_t k, bool *minus);
 int    kx_held_size(const kx_plan *p, int dtype); /* of a lane */
 int    kx_vec_bytes(const kx_plan *p, kn_ref n);
 kn_ref kx_root_of(const kn_graph *g, kn_ref place);
@@ -86,10 +88,10 @@ static inline int kx_op(const kn_graph *g, kn_ref n) {
     return op == KN_OP_INS ? (int)kg_field(g, n, KN_F_INS_op) : op;
 }
 
-bool   kx_is_cell(const kn_graph *g, kn_ref place); /* of an accumulator */
+bool kx_is_cell(const kn_graph *g, kn_ref place); /* of an accumulator */
 /* The values that node n reads where it stands, at most KX_MAX_OPERANDS: not those of a loop's open or a step's own
  * loop. */
-int    kx_operands(const kx_plan *p, kn_ref n, kn_ref *out);
+int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out);
 
 /* registers.c: of values whose intervals are known. */
 bool kx_give_registers(kx_plan *p);
