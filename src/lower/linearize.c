@@ -7,8 +7,9 @@
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
- * of most; where that holds more than there are registers, the same store by store. Reads and writes of what is
- * written there keep their order. */
+ * of most; where that holds more than there are registers, the same store by store. Where stores are made of so much
+ * that a processor sees one at a time (LONG items), two are made in turns, if registers for both are left and SPARE
+ * over. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -25,7 +26,8 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12 }; /* SCALARS: registers that a target gives them */
+/* SCALARS, MASKS: registers that a target gives them. */
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 40, SPARE = 3 };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -39,6 +41,7 @@ typedef struct kl_run_order {
     int            *effect;            /* per item: how many STOREs stand before it there */
     int            *filled, *alone;    /* the items of the run in other orders */
     int             vectors;           /* registers of the target */
+    bool            masks;             /* bools of lanes are in others */
     uint32_t       *next;              /* per item: sources seen so far; then users that do not stand yet */
     uint8_t        *held;              /* per item: a register has it behind what stands */
     uint8_t        *used;              /* per item: by one of the run; then whether its value takes a register */
@@ -119,7 +122,12 @@ static bool takes_register(const kn_graph *g, kn_ref x) {
     return op == KN_OP_INS || op == KN_OP_BITCAST || kn_is_alu(op);
 }
 
-static bool in_vector(const kn_graph *g, kn_ref x) { return kg_rank(g, x) || kn_is_float(kg_dtype(g, x)); }
+enum { SCALAR, VECTOR, MASK, BANKS };
+static int bank_of(const kl_run_order *o, kn_ref x) {
+    int dt = kg_dtype(o->g, x);
+    if (kg_rank(o->g, x)) return o->masks && dt == KN_BOOL ? MASK : VECTOR;
+    return kn_is_float(dt) ? VECTOR : SCALAR;
+}
 
 /* Registers that are held before item i and not behind it, less those behind it and not before. */
 static int more_before(const kl_run_order *o, int i) {
@@ -133,10 +141,10 @@ static int more_before(const kl_run_order *o, int i) {
 }
 
 /* Of a run in that order: users in the run, and whether a value takes a register; the most values that are held at a
- * time, [0] scalars and [1] lanes and floats. */
+ * time, by bank. */
 static void count_users(kl_run_order *o, const int *order, int n, int *most) {
-    int live[2] = {0};
-    most[0] = most[1] = 0;
+    int live[BANKS] = {0};
+    memset(most, 0, BANKS * sizeof *most);
     for (int k = 0; k < n; k++) {
         int i      = order[k];
         o->next[i] = 0;
@@ -149,10 +157,10 @@ static void count_users(kl_run_order *o, const int *order, int n, int *most) {
         if (o->before[i] != NOWHERE) o->next[o->before[i]]++;
         for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++) {
             int at = o->place[kg_at(o->g, x, s)];
-            if (at != NOWHERE && !o->next[at]++) live[in_vector(o->g, o->item[at].node)] += o->used[at];
+            if (at != NOWHERE && !o->next[at]++) live[bank_of(o, o->item[at].node)] += o->used[at];
         }
-        for (int b = 0; b < 2; b++) most[b] = KN_MAX(most[b], live[b]);
-        live[in_vector(o->g, x)] -= o->used[i] && o->next[i];
+        for (int b = 0; b < BANKS; b++) most[b] = KN_MAX(most[b], live[b]);
+        live[bank_of(o, x)] -= o->used[i] && o->next[i];
     }
 }
 
@@ -194,19 +202,60 @@ static void fill_backwards(kl_run_order *o, int *out, int n, bool alone) {
 
 /* Values that no register is left for. */
 static int too_many(const kl_run_order *o, const int *most) {
-    return KN_MAX(most[0] - SCALARS, 0) + KN_MAX(most[1] - o->vectors, 0);
+    return KN_MAX(most[SCALAR] - SCALARS, 0) + KN_MAX(most[VECTOR] - o->vectors, 0) +
+           KN_MAX(most[MASK] - MASKS, 0);
+}
+
+/* What item i waits for stands already: marked in `held`. */
+static bool stands_behind(const kl_run_order *o, int i) {
+    kn_ref x = o->item[i].node;
+    if (o->before[i] != NOWHERE && !o->held[o->before[i]]) return false;
+    for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++) {
+        int at = o->place[kg_at(o->g, x, s)];
+        if (at != NOWHERE && !o->held[at]) return false;
+    }
+    return true;
+}
+
+/* What two stores are made of, an item of each in turn, in the order that each has alone, the second so far behind. */
+static void pair_stores(kl_run_order *o, int *out, int n, int stores, int lag) {
+    int *start = o->at, *by_store = o->stack, m = 0;
+    memset(start, 0, ((size_t)n + 1) * sizeof *start);
+    for (int k = 0; k < n; k++) start[o->effect[o->alone[k]]]++, o->held[o->alone[k]] = 0;
+    for (int s = stores, end = n; s >= 0; s--) end = start[s] = end - start[s];
+    for (int k = 0; k < n; k++) by_store[start[o->effect[o->alone[k]]]++] = o->alone[k]; /* start: now the end */
+    for (int s = 0, a = 0; s <= stores; s += 2) {
+        int first = a, mid = start[s], b = mid, end = s < stores ? start[s + 1] : mid;
+        while (a < mid || b < end) {
+            if (a < mid) o->held[out[m++] = by_store[a++]] = 1;
+            if (b < end && (a == mid || (a >= first + lag && stands_behind(o, by_store[b]))))
+                o->held[out[m++] = by_store[b++]] = 1;
+        }
+        a = end;
+    }
 }
 
 static const int *choose_order(kl_run_order *o, int n) {
-    int most[2], mixed;
+    int        most[BANKS], mixed, stores = n ? o->effect[o->depth_first[n - 1]] : 0;
+    bool       pair = stores > 1 && n / stores >= LONG;
+    const int *best = o->filled;
     count_users(o, o->depth_first, n, most);
-    if (most[0] + most[1] <= FEW) return o->depth_first;
+    if (most[SCALAR] + most[VECTOR] + most[MASK] <= FEW && !pair) return o->depth_first;
     fill_backwards(o, o->filled, n, false);
     count_users(o, o->filled, n, most);
-    if (!(mixed = too_many(o, most))) return o->filled;
+    mixed = too_many(o, most);
+    if (!mixed && !pair) return o->filled;
     fill_backwards(o, o->alone, n, true);
     count_users(o, o->alone, n, most);
-    return too_many(o, most) < mixed ? o->alone : o->filled;
+    if (too_many(o, most) < mixed) best = o->alone;
+    for (int lag = 0; pair && lag < 3 * LONG; lag += LONG) {
+        int *paired = best == o->filled ? o->depth_first : o->filled;
+        pair_stores(o, paired, n, stores, lag);
+        count_users(o, paired, n, most);
+        most[VECTOR] += SPARE;
+        if (!too_many(o, most)) return paired;
+    }
+    return best;
 }
 
 static int order_run(kl_run_order *o, kn_ref *out, int m) {
@@ -265,7 +314,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
                          .effect = by_item + 4 * (n + 1), .filled = by_item + 5 * (n + 1),
                          .alone = by_item + 6 * (n + 1), .next = next, .used = seen + 2 * size,
                          .held = seen + 2 * size + n + 1, .written = written,
-                         .vectors = (int)p->machine->vector_registers - 2};
+                         .vectors = (int)p->machine->vector_registers - 2, .masks = p->machine->vector_bytes >= 64};
     for (uint32_t i = 0; i < n; i++) {
         kn_ref st = reached(g, order[i]);
         if (st) (kg_op(g, order[i]) == KN_OP_STORE ? written : read)[st] = 1;
