@@ -36,7 +36,7 @@ typedef struct kx_writer {
     int             v0, v1, v2, v3; /* scratch: of sequences, of a result, of sources */
 } kx_writer;
 
-enum { KX_A = KX_RAX, KX_D = KX_RDX, KX_C = KX_RCX, KX_K0 = 7, KX_K1 = 6 }; /* scratch registers and masks */
+enum { KX_A = KX_RAX, KX_D = KX_RDX, KX_C = KX_RCX, KX_K0 = 7, KX_K1 = 6 }; /* scratch; K1 where they do not all fit */
 
 /* emit.c: operands */
 void kx_put(kx_writer *e, kx_ins i);

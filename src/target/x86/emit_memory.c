@@ -293,7 +293,7 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
 /* Bytes 0 and 1. */
 static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_ins *m) {
     if (e->avx512) {
-        int   k  = kx_mask(e, x, KX_K1);
+        int   k  = kx_mask(e, x, KX_K0);
         kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, 1, 1, 16), 0)};
         kx_put(e, kx_masked(kx_with(kx_i2(KX_VMOVDQU8, 16, e->v0, KX_IN_MEM), &rm), k, true));
     } else {

@@ -202,7 +202,7 @@ static void en_bools(kx_writer *e, kn_ref n, int bytes) {
         if (op == KN_OP_NOT)
             kx_put(e, kx_i2(KX_KNOTW, 0, d, a));
         else {
-            int b = kx_mask(e, en_src(e, n, 1), KX_K1);
+            int b = kx_mask(e, en_src(e, n, 1), a == KX_K0 ? d : KX_K0);
             kx_put(e, kx_i3(op == KN_OP_AND     ? KX_KANDW
                             : op == KN_OP_OR    ? KX_KORW
                             : op == KN_OP_CMPEQ ? KX_KXNORW
