@@ -25,7 +25,18 @@ static bool add_swap(ko_state *s, ko_swaps *w, kn_ref from, kn_ref to) {
     return true;
 }
 
+/* What stands below a replacement is replaced first: a load may be in the bound of another one's loop. */
 static kn_ref do_swaps(ko_state *s, ko_swaps *w, kn_ref sink) {
+    for (int i = 1; i < w->n; i++)
+        for (int k = i; k > 0 && w->from[k - 1] > w->from[k]; k--) {
+            kn_ref from = w->from[k], to = w->to[k];
+            w->from[k]     = w->from[k - 1];
+            w->to[k]       = w->to[k - 1];
+            w->from[k - 1] = from;
+            w->to[k - 1]   = to;
+        }
+    for (int i = 1; i < w->n && sink; i++)
+        if (!(w->to[i] = kg_substitute(s->g, w->to[i], w->from, w->to, i))) sink = 0;
     if (sink && w->n) sink = kg_substitute(s->g, sink, w->from, w->to, w->n);
     kn_free(kg_alloc(s->g), w->from, w->fc * sizeof *w->from);
     kn_free(kg_alloc(s->g), w->to, w->tc * sizeof *w->to);
