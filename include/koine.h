@@ -344,7 +344,7 @@ KN_API kn_tensor *kn_silu(kn_tensor *x);
 KN_API kn_tensor *kn_cast(kn_tensor *x, kn_dtype dtype);
 KN_API kn_tensor *kn_bitcast(kn_tensor *x, kn_dtype dtype); /* the last axis scales with the item size */
 KN_API kn_tensor *kn_detach(kn_tensor *x);                  /* no gradient flows through */
-KN_API kn_tensor *kn_contiguous(kn_tensor *x);              /* computed into storage of its own */
+KN_API kn_tensor *kn_contiguous(kn_tensor *x);              /* stored on its own: a border between kernels */
 
 /* ---- reductions ---------------------------------------------------------------------------------------------- */
 
@@ -501,6 +501,10 @@ KN_API kn_status kn_call(kn_jit *jit, int nin, kn_tensor *const in[], int nout, 
  * Tensors made outside that fn uses become further arguments. It has no effects: kn_assign in it is KN_ERR_STATE. */
 KN_API kn_status kn_function(kn_context *kn, kn_fn fn, void *user, int nin, kn_tensor *const in[], int nout,
                              kn_tensor *out[]);
+/* The same, kept as a CALL: what goes in and what comes out is stored, and nothing in it is fused with what is around
+ * it. Calls on equal shapes, as of the layers of one network, become the same kernels, which are compiled once. */
+KN_API kn_status kn_function_kept(kn_context *kn, kn_fn fn, void *user, int nin, kn_tensor *const in[], int nout,
+                                  kn_tensor *out[]);
 
 /* ---- the host's own kernels and gradients ----------------------------------------------------------------------- */
 

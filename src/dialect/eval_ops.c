@@ -668,7 +668,7 @@ static bool ev_argument(ev *e, const ev_cell *c, ev_cell *a, kn_array *out, kn_v
         *out = (kn_array){a->store->data + a->base, a->numel, a->dtype};
         return true;
     }
-    if (a->kind == EV_PLACE && c->op == KN_OP_CALL)
+    if (a->kind == EV_PLACE && c->op == KN_OP_CALL && !kg_is_kept(e->g, c->id))
         return ev_bad(e, c, KN_ERR_UNSUPPORTED, "an argument is not one run of a buffer");
     if (!kn_ev_export(e, a, copy)) return false;
     *out = (kn_array){copy->data, copy->numel, copy->dtype};

@@ -330,6 +330,15 @@ kn_ref kg_coll_reduce_scatter(kn_graph *g, kn_ref x, uint32_t devices, int op); 
 kn_ref kg_coll_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op);      /* (s,), which all have */
 kn_ref kg_allreduce(kn_graph *g, kn_ref x, uint32_t devices, int op); /* the node, of any shape (sharding.rules) */
 
+/* ---- functions (call.c) ---------------------------------------------------------------------------------------- */
+/* n is a CALL of a body of values (TUPLE), as a FUNCTION is: kept, nothing in it is fused with what is around it. */
+bool kg_is_kept(const kn_graph *g, kn_ref n);
+/* x, where it is not in memory anyway: a copy of it that is. */
+kn_ref kg_stored(kn_graph *g, kn_ref x);
+/* `value` of the body of fn, with the arguments of fn (map: what stands for them, by node; NULL: they) in place of the
+ * body's PARAMs. */
+kn_ref kg_inline(kn_graph *g, kn_ref fn, kn_ref value, const kn_ref *map);
+
 /* ---- the host's functions ------------------------------------------------------------------------------------- */
 /* CALL(CUSTOM_FUNCTION{"name"}(types...), arguments...); type k is kg_own_param k, of dtype and shape of result k. */
 kn_ref kg_custom_call(kn_graph *g, const char *name, const kn_ref *types, int ntypes, const kn_ref *args, int nargs);

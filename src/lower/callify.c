@@ -154,41 +154,12 @@ static bool make_leaf(kl_copy *c, kn_ref n, kn_ref *out) {
     return *out != 0;
 }
 
-/* FUNCTION(TUPLE, args...) is inlined where GETTUPLE asks for an element. */
+/* FUNCTION(TUPLE, args...), and the CALL of a TUPLE, is inlined where GETTUPLE asks for an element. */
 static kn_ref inline_element(kl_copy *c, kn_ref get) {
     kn_graph *g  = c->from;
     kn_ref    fn = kg_at(g, get, 0), tuple = kg_op(g, fn) == KN_OP_TUPLE ? fn : kg_at(g, fn, 0);
-    kn_ref    element = kg_at(g, tuple, (uint32_t)kg_node(g, get)->arg), r = 0, *order, *from = NULL, *to = NULL;
-    if (fn == tuple) return element;
-    if (kg_op(g, fn) != KN_OP_FUNCTION) {
-        kn_fail(c->f, KN_ERR_UNSUPPORTED, "callify: only a FUNCTION can be inlined, not %s", kn_ops[kg_op(g, fn)].name);
-        return 0;
-    }
-    uint32_t count;
-    size_t   from_cap = 0, to_cap = 0;
-    int      n = 0;
-    if (!kg_reach_own(g, &element, 1, &order, &count)) return kn_oom(c->f), 0;
-    for (uint32_t i = 0; i < count; i++) {
-        bool own = kg_space(g, order[i]) == KN_REG || kg_is_variable(g, order[i]); /* a combine's, a size */
-        if (kg_op(g, order[i]) != KN_OP_PARAM || own) continue;
-        int64_t slot = kg_field(g, order[i], KN_F_PARAM_slot);
-        if (slot < 0 || slot + 1 >= kg_nsrc(g, fn)) {
-            kn_fail(c->f, KN_ERR_ARG, "callify: the FUNCTION has no argument for PARAM %lld", (long long)slot);
-            goto done;
-        }
-        if (!KN_GROW(c->p->alloc, from, from_cap, (size_t)n + 1) || !KN_GROW(c->p->alloc, to, to_cap, (size_t)n + 1)) {
-            kn_oom(c->f);
-            goto done;
-        }
-        from[n] = order[i];
-        to[n++] = kg_at(g, fn, (uint32_t)slot + 1);
-    }
-    r = kg_substitute(g, element, from, to, n);
-done:
-    kn_free(c->p->alloc, order, count * sizeof *order);
-    kn_free(c->p->alloc, from, from_cap * sizeof *from);
-    kn_free(c->p->alloc, to, to_cap * sizeof *to);
-    return r;
+    kn_ref    element = kg_at(g, tuple, (uint32_t)kg_node(g, get)->arg);
+    return fn == tuple ? element : kg_inline(g, fn, element, NULL);
 }
 
 /* Of a reduction across devices what it is made of, else n. */

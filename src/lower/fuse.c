@@ -258,13 +258,18 @@ static bool too_much_again(const kl_fuse *z, double again) {
     return z->again + again > z->arithmetic / 4 + z->moved + (double)z->p->machine->launch_ps;
 }
 
+/* What the program wants in storage of its own: a border between kernels. */
+static bool is_stored(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_LOAD && kg_field(g, n, KN_F_LOAD_space) == KN_GLOBAL;
+}
+
 /* Where n is computed. Costs are filled in only where they are weighed. */
 static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     const kl_info *info = &z->info[n];
     int            op   = kg_op(z->g, n);
     *c = (kl_choice){.place = KL_ROOT};
     if (info->out >= 0) c->settled = "the program stores it";
-    else if (op == KN_OP_LOAD && kg_field(z->g, n, KN_F_LOAD_space) == KN_GLOBAL) c->settled = "contiguous";
+    else if (is_stored(z->g, n)) c->settled = "contiguous";
     else if (op != KN_OP_PARAM && kl_read_by_call(z, n)) c->settled = "a function of the host reads it";
     else if (wants_margin(z, n)) c->settled = "its zeros are laid out once";
     if (c->settled) return;
@@ -405,15 +410,17 @@ bool kl_add_storage(kl_fuse *z, const kl_storage *given) {
 
 static bool make_root(kl_fuse *z, kn_ref n) {
     kl_info *info = &z->info[n];
-    int      own  = joinable(z, n);
+    bool     alone = is_stored(z->g, n);
+    int      own   = alone ? -1 : joinable(z, n);
     if (own < 0 && !join_fold(z, n, &own)) return false;
-    if (own < 0 && !join_scalars(z, n, &own)) return false;
+    if (own < 0 && !alone && !join_scalars(z, n, &own)) return false;
     if (own < 0) {
         int            group, rank;
         const int64_t *dims = kg_shape(z->g, n, &rank);
         kn_ref         idx[KN_MAX_RANK];
         int            around[KN_MAX_RANK];
         if (!kl_group_new(z, &group)) return false;
+        z->group[group].alone = alone;
         for (int i = 0; i < rank; i++) {
             if (!kg_most_of(z->g, dims[i])) z->group[group].empty = true;
             if (dims[i] == 0 || dims[i] == 1) {

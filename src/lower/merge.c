@@ -102,7 +102,7 @@ static int by_bytes(const void *x, const void *y) {
     return a->bytes != b->bytes ? (a->bytes > b->bytes ? -1 : 1) : by_groups(x, y);
 }
 
-static bool may_merge(const kl_group *g) { return !g->empty && !g->copy && g->nrange > 0; }
+static bool may_merge(const kl_group *g) { return !g->empty && !g->copy && !g->alone && g->nrange > 0; }
 
 /* Pairs of groups, each with the bytes that both read, most first. */
 static bool find_pairs(kl_merger *m) {

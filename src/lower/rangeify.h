@@ -74,6 +74,7 @@ typedef struct kl_group {
     int    into;               /* 1 + the group it has merged with, whose loops hold its own; 0: none */
     kn_ref call;               /* the CALL of a host's function that it is, without loops (custom.c); 0: none */
     int    storage;            /* once all is decided: the last that it writes, -1 none */
+    bool   alone;              /* it stores what was asked for in storage of its own: a border between kernels */
     int    copy;               /* 1 + the STORE that this group only copies into place; 0: computes */
 } kl_group;
 

@@ -38,8 +38,9 @@ static bool program_fits(kn_graph *g, kn_ref root, kn_fault *f) {
         op = kg_op(g, order[i]);
         if (op == KN_OP_INDEX)
             ok = program_index(g, order[i], f);
-        else if ((op == KN_OP_CALL && !kg_is_custom(g, order[i])) || op == KN_OP_LINEAR || op == KN_OP_PROGRAM ||
-                 op == KN_OP_BUFFER || (op == KN_OP_BIND && !kg_is_variable(g, kg_at(g, order[i], 0))))
+        else if ((op == KN_OP_CALL && !kg_is_custom(g, order[i]) && !kg_is_kept(g, order[i])) ||
+                 op == KN_OP_LINEAR || op == KN_OP_PROGRAM || op == KN_OP_BUFFER ||
+                 (op == KN_OP_BIND && !kg_is_variable(g, kg_at(g, order[i], 0))))
             ok =
                 kn_fail(f, KN_ERR_UNSUPPORTED, "%s: a program over PARAMs is wanted; INTERP runs any", kn_ops[op].name);
     }

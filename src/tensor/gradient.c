@@ -70,34 +70,12 @@ kn_ref kn_remade(kn_graph *g, kn_ref id, const kn_ref *map) {
 
 /* Node id with mapped sources; a GETTUPLE of a FUNCTION or TUPLE (not of a fold) becomes the value it stands for. */
 static kn_ref grad_flat_node(grad_walk *w, kn_ref id, const kn_ref *map) {
-    kn_graph     *g = w->g;
-    const kn_ref *src = kg_src(g, id);
-    if (kg_op(g, id) == KN_OP_GETTUPLE && kg_op(g, src[0]) != KN_OP_CALL && kg_op(g, src[0]) != KN_OP_REDUCE) {
-        kn_ref   from = src[0], tuple = kg_op(g, from) == KN_OP_FUNCTION ? kg_at(g, from, 0) : from;
-        kn_ref   value = map[kg_at(g, tuple, (uint32_t)kg_node(g, id)->arg)];
-        kn_ref  *nodes, *to;
-        uint32_t count, params = 0;
-        if (from == tuple) return value;
-        if (!kg_reach(g, &value, 1, &nodes, &count)) return 0;
-        size_t bytes = (size_t)count * sizeof *nodes;
-        if ((to = kn_realloc(w->alloc, NULL, 0, bytes))) {
-            for (uint32_t i = 0; i < count; i++) {
-                bool own = kg_space(g, nodes[i]) == KN_REG || kg_is_variable(g, nodes[i]); /* a combine's, a size */
-                if (kg_op(g, nodes[i]) != KN_OP_PARAM || own) continue;
-                int64_t slot = kg_field(g, nodes[i], KN_F_PARAM_slot);
-                if (slot < 0 || slot + 1 >= (int64_t)kg_nsrc(g, from)) continue;
-                to[params] = map[kg_at(g, from, (uint32_t)slot + 1)];
-                nodes[params++] = nodes[i];
-            }
-            value = kg_substitute(g, value, nodes, to, (int)params);
-            kn_free(w->alloc, to, bytes);
-        } else {
-            value = 0;
-        }
-        kn_free(w->alloc, nodes, bytes);
-        return value;
-    }
-    return kn_remade(g, id, map);
+    kn_graph *g    = w->g;
+    kn_ref    from = kg_op(g, id) == KN_OP_GETTUPLE ? kg_at(g, id, 0) : 0;
+    if (!from || kg_is_custom(g, from) || kg_op(g, from) == KN_OP_REDUCE) return kn_remade(g, id, map);
+    kn_ref tuple = kg_op(g, from) == KN_OP_TUPLE ? from : kg_at(g, from, 0);
+    kn_ref value = map[kg_at(g, tuple, (uint32_t)kg_node(g, id)->arg)];
+    return from == tuple ? value : kg_inline(g, from, value, map);
 }
 
 /* Replaces the roots by the same values with every FUNCTION's arguments put into its body. Sources come first in the

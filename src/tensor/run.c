@@ -139,7 +139,7 @@ void kt_dependents(const kn_graph *g, const kn_ref *nodes, int n, uint8_t *dep, 
     for (int i = 0; i < n; i++) dep[nodes[i]] = 1;
     for (kn_ref id = 1; id < count; id++) {
         const kn_ref *src  = kg_src(g, id);
-        uint32_t      body = kg_op(g, id) == KN_OP_FUNCTION; /* it has sources of its own: PARAMs */
+        uint32_t      body = kn_calls(kg_op(g, id)); /* it has sources of its own: PARAMs */
         for (uint32_t k = kg_nsrc(g, id); k-- > body && !dep[id];) dep[id] = dep[src[k]];
     }
 }

@@ -129,12 +129,66 @@ static void in_a_step(kn_context *kn) {
     CHECK_VALUES(p[1], 21, 43);
 }
 
+static kn_status layer(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
+    (void)kn, (void)user, (void)nin, (void)nout;
+    out[0] = kn_relu(kn_add_s(kn_matmul(in[0], in[1]), 0.125));
+    return KN_OK;
+}
+
+enum { LAYERS = 5, WIDTH = 6 };
+
+/* x through n layers; how: whether they are kept. */
+static kn_tensor *stacked(kn_context *kn, kn_tensor *x, kn_tensor *const *w, int n, bool kept) {
+    for (int i = 0; i < n; i++) {
+        kn_tensor *in[] = {kn_sin(x), w[i]}, *y;
+        if ((kept ? kn_function_kept : kn_function)(kn, layer, NULL, 2, in, 1, &y) != KN_OK) return y;
+        x = y;
+    }
+    return x;
+}
+
+static uint64_t compiled(kn_context *kn) {
+    kn_stats s = {.size = sizeof s};
+    kn_get_stats(kn, &s);
+    return s.kernels_compiled;
+}
+
+static kn_status stacked_step(kn_context *kn, void *user, int nin, kn_tensor *const in[], int nout, kn_tensor *out[]) {
+    (void)nin, (void)nout;
+    out[0] = stacked(kn, in[0], user, LAYERS, true);
+    return kn_ok(out[0]) ? KN_OK : KN_ERR_STATE;
+}
+
+static void kept(kn_context *kn) {
+    kn_tensor *w[LAYERS], *x = kn_keep(kn_rand(kn, KN_DIMS(3, WIDTH))), *g[2][LAYERS + 1], *wrt[LAYERS + 1] = {x}, *y;
+    for (int i = 0; i < LAYERS; i++) wrt[i + 1] = w[i] = kn_keep(kn_randn(kn, KN_DIMS(WIDTH, WIDTH)));
+    CHECK(kn_realize(wrt, LAYERS + 1) == KN_OK);
+    float    v[3][3 * WIDTH];
+    uint64_t before = compiled(kn), two;
+    kn_read(stacked(kn, x, w, 2, true), KN_F32, v[0], sizeof v[0]);
+    two = compiled(kn) - before;
+    kn_read(stacked(kn, x, w, LAYERS, true), KN_F32, v[0], sizeof v[0]);
+    CHECK(compiled(kn) - before <= 2 * two); /* the layers of a program share their kernels */
+    kn_read(stacked(kn, x, w, LAYERS, false), KN_F32, v[1], sizeof v[1]);
+    for (int i = 0; i < 3 * WIDTH; i++) CHECK_NEAR(v[0][i], v[1][i], 1e-4);
+    for (int k = 0; k < 2; k++)
+        CHECK_EQ(kn_gradient(kn_sum(kn_square(stacked(kn, x, w, LAYERS, k))), wrt, LAYERS + 1, g[k]), KN_OK);
+    for (int i = 0; i <= LAYERS; i++)
+        CHECK(kn_item(kn_max(kn_abs(kn_sub(g[0][i], g[1][i])))) <= 1e-3 * (1 + kn_item(kn_max(kn_abs(g[0][i])))));
+    kn_jit *j = kn_jit_new(kn, stacked_step, w);
+    for (int i = 0; i < 2; i++) CHECK_EQ(kn_call(j, 1, &x, 1, &y), KN_OK);
+    kn_read(y, KN_F32, v[2], sizeof v[2]);
+    for (int i = 0; i < 3 * WIDTH; i++) CHECK_NEAR(v[2][i], v[1][i], 1e-4);
+    CHECK_FAILS(kn, kn_function_kept(kn, NULL, NULL, 1, &x, 1, &y), KN_ERR_ARG, "kn_function_kept: the function at");
+}
+
 API_RUN(values)
 API_RUN(arguments)
 API_RUN(gradients)
 API_RUN(within)
 API_RUN(misused)
 API_RUN(in_a_step)
+API_RUN(kept)
 
 int main(void) {
     RUN(values_on_each_device);
@@ -143,5 +197,6 @@ int main(void) {
     RUN(within_on_each_device);
     RUN(misused_on_each_device);
     RUN(in_a_step_on_each_device);
+    RUN(kept_on_each_device);
     return check_result();
 }

@@ -93,7 +93,8 @@ kn_ref soup_counting(soup *s, int64_t n, int rank, int axis) {
 
 static kn_ref step(soup *s);
 
-/* A FUNCTION of one or two results: its body cooked apart, over PARAMs that stand for two values and some new ones. */
+/* A FUNCTION of one or two results, kept as a CALL or not: its body cooked apart, over PARAMs that stand for two values
+ * and some new ones. */
 static kn_ref function(soup *s, kn_ref x) {
     soup   in = {.g = s->g, .at = s->at, .end = s->end, .depth = s->depth + 1};
     kn_ref args[2] = {x, soup_any(s)}, src[SOUP_PARAMS + 3];
@@ -122,7 +123,8 @@ static kn_ref function(soup *s, kn_ref x) {
     kn_free(kg_alloc(s->g), order, count * sizeof *order);
     for (int64_t k = 0; k < in.slots; k++)
         if (!src[k + 1]) src[k + 1] = soup_number(s, KN_F32, 0); /* not used after all */
-    kn_ref call = kg_make(s->g, KN_OP_FUNCTION, 0, 0, src, (uint32_t)in.slots + 1);
+    int    op   = soup_take(s, 3) ? KN_OP_FUNCTION : KN_OP_CALL;
+    kn_ref call = kg_make(s->g, op, 0, 0, src, (uint32_t)in.slots + 1);
     if (soup_take(s, 2)) soup_keep(s, kg_element(s->g, call, 1));
     return kg_element(s->g, call, 0);
 }
