@@ -25,9 +25,10 @@ typedef struct kx_writer {
     const kn_graph *g;
     kx_code         code;
     kn_fault       *f;
-    bool            avx512, calls;
+    bool            avx512, calls, lanes;  /* lanes: calls take them */
     int32_t         pushed;                /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
+    int32_t         wide;                  /* in the frame: what helpers of lanes take */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
@@ -67,7 +68,9 @@ int32_t  kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes);
 void     kx_extend(kx_writer *e, int reg, int dtype);
 void     kx_move_vec(kx_writer *e, int to, int from, int bytes);
 void     kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at);
-void     kx_call(kx_writer *e, kx_helper h);
+/* Lanes of four or eight bytes, `step` apart, one by one. */
+void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m);
+void kx_call(kx_writer *e, kx_helper h);
 
 /* emit_scalar.c, emit_vector.c, emit_memory.c, emit_divide.c, emit_avx2.c */
 void kx_emit_integer(kx_writer *e, kn_ref n); /* a scalar in a GP register */

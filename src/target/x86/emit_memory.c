@@ -132,7 +132,7 @@ static int32_t el_pool_places(kx_writer *e, const int *place, int w, int size) {
 }
 
 /* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes of them, and those into the register. */
-static void el_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
+void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
     for (int l = 0; l < w; l += 16 / size) {
         int    part = l ? e->v0 : d;
         kx_ins at   = el_further(m, l * step * size);
@@ -429,7 +429,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
         el_load_apart(e, d, kn_dsize(dt), w, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
-        el_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
+        kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes)
         el_load_run(e, d, dt, w, &m);
     else if (kn_is_float(dt))

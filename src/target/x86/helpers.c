@@ -30,6 +30,13 @@ static void kx_h_pow(uint64_t *io) {
     io[0] = h_bits(pow(h_double(io[0]), h_double(io[1])));
 }
 
+static void kx_h_sin_lanes(uint64_t *io) {
+    for (uint64_t l = 1; l <= io[0]; l++) io[l] = h_bits(sin(h_double(io[l])));
+}
+static void kx_h_pow_lanes(uint64_t *io) {
+    for (uint64_t l = 1; l <= io[0]; l++) io[l] = h_bits(pow(h_double(io[l]), h_double(io[l + 8])));
+}
+
 static void h_round(uint64_t *io, int dt) {
     io[0] = h_bits(kn_cast_scalar((kn_scalar){.f = h_double(io[0])}, KN_F64, dt).f);
 }
