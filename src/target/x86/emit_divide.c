@@ -97,13 +97,17 @@ void kx_emit_divide(kx_writer *e, kn_ref n) {
     } else {
         kx_put(e, kx_i2(KX_CQO, 0, KX_D, KX_A));
         kx_put(e, kx_i3(KX_IDIV, 8, KX_A, KX_D, KX_C));
+        /* Where signs of remainder and divisor differ: one below. No branch: nobody could foresee it. */
+        int mend = op == KN_OP_IDIV ? KX_C : KX_A;
+        ed_move(e, mend, KX_C);
+        kx_put(e, kx_i2(KX_XOR, 8, mend, KX_D));
+        kx_put(e, kx_imm(kx_i2(KX_SARI, 8, mend, 0), 63));
+        if (op == KN_OP_MOD) kx_put(e, kx_i2(KX_AND, 8, KX_A, KX_C));
         kx_put(e, kx_i2(KX_TEST, 8, KX_D, KX_D));
-        kx_jcc(e, KXCC_E, done);
-        /* signs of remainder and divisor differ: one below */
-        kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
-        kx_jcc(e, KXCC_NS, done);
-        kx_put(e, kx_i2(KX_XOR, 8, KX_C, KX_D));
-        kx_put(e, op == KN_OP_IDIV ? kx_imm(kx_i2(KX_SUBI, 8, KX_A, 0), 1) : kx_i2(KX_ADD, 8, KX_D, KX_C));
+        kx_ins none = kx_i2(KX_CMOVCC, 8, mend, KX_D); /* of 0 */
+        none.cond   = KXCC_E;
+        kx_put(e, none);
+        kx_put(e, kx_i2(KX_ADD, 8, r, mend));
     }
     if (!v || (sign && v <= 0)) kx_jump(e, done);
     if (!v) {
