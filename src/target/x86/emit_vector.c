@@ -247,12 +247,13 @@ static int en_from_right(int op) {
     }
 }
 
-/* `of` is n, or what n is the NOT of: the other predicate is the fourth after, or before. */
-static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
+/* `of` is n, or what stands in it; inverted: the other predicate is the fourth after, or before. Under a mask, 0: none.
+ */
+static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask, int w) {
     static const uint16_t with_sign[] = {KX_VPCMPB_K, KX_VPCMPW_K, KX_VPCMPD_K, KX_VPCMPQ_K},
                           without[]   = {KX_VPCMPUB_K, KX_VPCMPUW_K, KX_VPCMPUD_K, KX_VPCMPUQ_K};
     int  op = kx_op(e->g, of), st = kg_dtype(e->g, en_src(e, of, 0)), d, bytes = en_full(w * kx_held_size(e->p, st));
-    int  pr = kx_predicate(op) ^ (of == n ? 0 : 4);
+    int  pr = kx_predicate(op) ^ (invert ? 4 : 0);
     bool fl = kn_is_float(st), dbl = st == KN_F64;
     if (st == KN_BOOL) {
         en_bools(e, n, en_full(w * 4));
@@ -269,7 +270,7 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
         left     = right;
         right    = t;
         op       = en_from_right(op);
-        pr       = kx_predicate(op) ^ (of == n ? 0 : 4);
+        pr       = kx_predicate(op) ^ (invert ? 4 : 0);
     }
     d       = kx_dst(e, n);
     int   a = kx_get(e, left, bytes, e->v2, n);
@@ -277,7 +278,8 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, int w) {
     if (e->avx512) {
         kx_form_id form = fl ? dbl ? KX_VCMPPD_K : KX_VCMPPS_K
                              : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[en_log_size(st)];
-        en_put_rm(e, kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), fl ? pr : en_integer_predicate(op)), &b);
+        kx_ins     i    = kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), fl ? pr : en_integer_predicate(op));
+        en_put_rm(e, kx_masked(i, mask, false), &b);
     } else {
         en_put_rm(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, d, a, en_field(&b), 0), pr), &b);
         if (dbl && bytes == 32) { /* lanes of eight bytes to lanes of four */
@@ -566,11 +568,18 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     case KN_OP_CMPLE:
     case KN_OP_CMPGE:
     case KN_OP_CMPNE:
-    case KN_OP_CMPEQ: en_compare(e, n, n, w); return;
+    case KN_OP_CMPEQ: en_compare(e, n, n, false, 0, w); return;
     default: break;
     }
     if (e->p->value[n].inverts) {
-        en_compare(e, n, en_src(e, n, 0), w);
+        en_compare(e, n, en_src(e, n, 0), true, 0, w);
+        return;
+    }
+    if (e->p->value[n].under) {
+        uint32_t k      = e->p->value[n].under - 1;
+        kn_ref   s      = en_src(e, n, k);
+        bool     invert = e->p->value[s].inverts;
+        en_compare(e, n, invert ? en_src(e, s, 0) : s, invert, kx_mask(e, en_src(e, n, 1 - k), KX_K0), w);
         return;
     }
     if (dt == KN_BOOL) {

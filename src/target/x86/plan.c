@@ -334,6 +334,30 @@ static void pl_fold_loads(kx_plan *p) {
     }
 }
 
+static bool pl_compares(const kn_graph *g, kn_ref n) { /* lanes, to a mask */
+    int op = kg_op(g, n) == KN_OP_INS ? kx_op(g, n) : KN_OP_INVALID;
+    return (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
+            op == KN_OP_CMPEQ) &&
+           kx_is_lanes(g, n) && kg_dtype(g, kg_at(g, n, 0)) != KN_BOOL;
+}
+
+/* AVX-512 compares under a mask: a comparison of one use stands in its AND. */
+static void pl_fold_masks(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n && p->avx512; i++) {
+        kn_ref x = p->list[i];
+        if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS || !kx_is_lanes(g, x)) continue;
+        if (kx_op(g, x) != KN_OP_AND || kg_dtype(g, x) != KN_BOOL) continue;
+        for (uint32_t k = 0; k < 2 && !p->value[x].under; k++) {
+            kn_ref s = kg_at(g, x, k);
+            if (p->value[s].uses != 1 || !p->value[s].at || p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
+            if (!pl_compares(g, s) && !p->value[s].inverts) continue;
+            p->value[s].folded = true;
+            p->value[x].under  = (uint8_t)(k + 1);
+        }
+    }
+}
+
 static bool pl_gathers(const kx_plan *p, kn_ref load) {
     kx_spot a;
     if (kx_is_cell(p->g, kg_at(p->g, load, 0))) return false;
@@ -526,6 +550,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     if (ok) {
         pl_find_parts(p);
         pl_count_uses(p);
+        pl_fold_masks(p);
         pl_fold_loads(p);
     }
     if (ok) pl_name_bits(p);

@@ -20,6 +20,7 @@ typedef struct kx_value {
     bool     folded;      /* stands in its one user */
     bool     step;        /* INS: a running sum over the loop of its RANGE */
     bool     inverts;     /* NOT of a comparison of floats: one of the other predicate */
+    uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask */
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     kn_ref   same;        /* another name of this value, 0 its own */
