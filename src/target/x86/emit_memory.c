@@ -344,6 +344,12 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
     const kn_graph *g  = e->g;
     int             dt = kg_dtype(g, n), held = kx_held_size(e->p, dt), d = kx_dst(e, n), x;
     bool            lanes = kx_is_lanes(g, n), vec = lanes || kn_is_float(dt);
+    if (!kx_is_lanes(g, v) && !vec) {
+        x = kx_gp(e, v, d);
+        if (x != d) kx_put(e, kx_i2(KX_MOV, 8, d, x));
+        kx_done(e, n, d);
+        return;
+    }
     if (dt == KN_BOOL && e->avx512) {
         x = kx_mask(e, v, KX_K0);
         if (lanes)
@@ -398,7 +404,9 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     kx_spot spot;
     kx_address_of(g, at, &spot);
     if (e->p->value[n].part) {
-        el_part(e, n, e->p->value[n].part, (int)spot.disp);
+        kx_spot from;
+        kx_address_of(g, kg_at(g, e->p->value[n].part, 0), &from);
+        el_part(e, n, kg_at(g, e->p->value[n].part, 1), (int)(spot.disp - from.disp));
         return;
     }
     if (gate) {

@@ -121,7 +121,7 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         return m;
     }
     if (op == KN_OP_LOAD && p->value[n].part) {
-        out[0] = p->value[n].part;
+        out[0] = kg_at(g, p->value[n].part, 1);
         return 1;
     }
     if (p->value[n].turned) {
@@ -234,32 +234,66 @@ static bool pl_inverts(const kx_plan *p, kn_ref n) {
     return kn_is_float(kg_dtype(g, kg_at(g, c, 0))) || kn_is_float(kg_dtype(g, kg_at(g, c, 1)));
 }
 
-/* The buffer that Select put a register in to read its lanes, 0 if n accesses none. */
-static kn_ref pl_lanes_buffer(const kx_plan *p, kn_ref n) {
-    kn_ref b = kx_root_of(p->g, kg_at(p->g, n, 0));
-    return kg_op(p->g, b) == KN_OP_BUFFER && kg_field(p->g, b, KN_F_BUFFER_slot) >= KX_LOCALS &&
-                   kg_field(p->g, b, KN_F_BUFFER_space) == KN_LOCAL
-               ? b
-               : 0;
+/* Memory of the frame that n accesses, 0 none; where in it, in elements, in the simplest of cases, else -1. */
+static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at) {
+    kx_spot a;
+    int     op = kg_op(p->g, n);
+    if (op != KN_OP_LOAD && op != KN_OP_STORE) return 0;
+    kn_ref place = kg_at(p->g, n, 0), b = kx_root_of(p->g, place);
+    if (kg_op(p->g, b) != KN_OP_BUFFER || kg_field(p->g, b, KN_F_BUFFER_space) != KN_LOCAL) return 0;
+    kx_address_of(p->g, place, &a);
+    bool gate = kg_nsrc(p->g, n) > (op == KN_OP_STORE ? 2 : 1);
+    *at       = gate || a.off || a.places || a.step != 1 ? -1 : a.disp;
+    return b;
 }
 
-/* Where two runs or lanes of a register are read at most, they are taken from the register. */
+/* The STORE of buffer b that has all that a load from `at` on takes, made in the same run of the list. */
+static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at) {
+    for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
+        int64_t from;
+        pl_local(p, s, &from);
+        if (at >= from && at + kg_numel(p->g, load) <= from + kg_numel(p->g, kg_at(p->g, s, 0)))
+            return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
+    }
+    return 0;
+}
+
+/* Memory that is filled by whole registers, once each, and read by parts of one: the loads take them from there, and
+ * nothing is stored. Not where many lanes are read one by one: memory does that better. */
 static void pl_find_parts(kx_plan *p) {
+    enum { STORES = 16 };
     const kn_graph *g = p->g;
-    for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i], b = 0;
-        if (kg_op(g, x) == KN_OP_STORE || kg_op(g, x) == KN_OP_LOAD) b = pl_lanes_buffer(p, x);
+    int64_t         at;
+    for (uint32_t i = 0; i < p->n;
+         i++) { /* of each buffer a chain of its STOREs; uses: what is not so simple, and loads */
+        kn_ref x = p->list[i], b = pl_local(p, x, &at);
         if (!b) continue;
-        if (kg_op(g, x) == KN_OP_LOAD)
-            p->value[b].uses++;
-        else if (kx_is_lanes(g, kg_at(g, x, 0)) && kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST)
-            p->value[b].part = kg_at(g, x, 1);
+        uint32_t *uses = &p->value[b].uses;
+        if (kg_op(g, x) == KN_OP_LOAD) {
+            bool ok = at >= 0 && p->value[b].part && *uses < KX_NO_PARTS && pl_store_of(p, b, x, at);
+            *uses   = ok ? *uses + 1 : KX_NO_PARTS;
+            if (kg_field(g, b, KN_F_BUFFER_slot) >= KX_LOCALS && *uses > 2) *uses = KX_NO_PARTS;
+            continue;
+        }
+        int m = 0;
+        for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
+            int64_t from;
+            pl_local(p, s, &from);
+            if (at < from + kg_numel(g, kg_at(g, s, 0)) && from < at + kg_numel(g, kg_at(g, x, 0))) m = STORES;
+            m++;
+        }
+        if (at < 0 || m >= STORES || *uses || kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST) *uses = KX_NO_PARTS;
+        p->value[x].part = p->value[b].part;
+        p->value[b].part = x;
     }
     for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_LOAD ? pl_lanes_buffer(p, x) : 0;
-        if (!b) continue;
-        if (p->value[b].uses > 2) p->value[b].part = 0;
-        p->value[x].part = p->value[b].part;
+        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_LOAD ? pl_local(p, x, &at) : 0;
+        if (!b || p->value[b].uses >= KX_NO_PARTS) continue;
+        p->value[x].part = pl_store_of(p, b, x, at);
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_STORE ? pl_local(p, x, &at) : 0;
+        if (b && p->value[b].uses >= KX_NO_PARTS) p->value[b].part = 0;
     }
 }
 

@@ -10,7 +10,7 @@
 #include "target/x86/encode.h"
 #include "target/x86/x86.h"
 
-enum { KX_MAX_LOOPS = 64, KX_MAX_OPERANDS = 16 };
+enum { KX_MAX_LOOPS = 64, KX_NO_PARTS = 1 << 30, KX_MAX_OPERANDS = 16 };
 typedef enum kx_bank { KX_BANK_GP, KX_BANK_VEC, KX_BANK_MASK, KX_BANKS, KX_BANK_NONE = 255 } kx_bank;
 
 typedef struct kx_value {
@@ -24,9 +24,9 @@ typedef struct kx_value {
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     kn_ref   same;        /* another name of this value, 0 its own */
-    kn_ref   part;        /* LOAD: of lanes that this register holds; of such a BUFFER, what was stored. 0: of memory */
-    int32_t  start, end;  /* twice the places in the list */
-    int32_t  slot;        /* in the frame, -1 none */
+    kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
+    int32_t  start, end; /* twice the places in the list */
+    int32_t  slot;       /* in the frame, -1 none */
     double   weight;
 } kx_value;
 
