@@ -93,6 +93,8 @@ static bool compute(const kn_graph *g, const kn_ref *order, uint32_t n, kn_scala
             value[id] = value[s[0]];
         } else if (nd->op == KN_OP_LOAD && nd->nsrc == 3 && !value[s[2]].i) {
             value[id] = value[s[1]];
+        } else if (nd->op == KN_OP_LOAD && kg_op(g, s[0]) == KN_OP_INDEX) {
+            value[id] = value[s[0]]; /* what stands there */
         } else if (nd->dtype != KN_VOID) {
             value[id] = random_value(g, id, seed);
         }
@@ -177,7 +179,9 @@ static bool validate_pair(kn_graph *g, kn_ref from, kn_ref to, validate_as as, u
     kn_ref     roots[2] = {from, to}, *order = NULL;
     uint32_t   n;
     kn_scalar *value = NULL;
-    bool       same = true, scalar = kn_is_alu(kg_op(g, from)) || reinterprets(g, from), comparable = false;
+    bool       same = true, comparable = false,
+               scalar = kn_is_alu(kg_op(g, from)) || reinterprets(g, from) ||
+                        (kg_op(g, from) == KN_OP_LOAD && kg_op(g, kg_at(g, from, 0)) == KN_OP_INDEX);
     size_t     room = (size_t)KN_MAX(from, to) + 1;
     *trials         = 0;
     text[0]         = 0;
