@@ -13,6 +13,12 @@ enum { ROUNDS = 11, TARGETS = 2, INPUTS = 4 };
 
 typedef kn_tensor *(*body)(kn_context *kn, kn_tensor *const in[]);
 
+/* A loss's gradient by one of the weights: the kernels of a training step. */
+static kn_tensor *gradient_of(kn_tensor *loss, kn_tensor *x) {
+    kn_tensor *g = NULL;
+    kn_gradient(loss, &x, 1, &g);
+    return g;
+}
 #define BODY(NAME, ...) \
     static kn_tensor *NAME(kn_context *kn, kn_tensor *const in[]) { \
         return (void)kn, (void)in, __VA_ARGS__; \
@@ -122,6 +128,31 @@ BODY(repeated, kn_contiguous(kn_expand(kn_reshape(in[0], (kn_dim[]){256, 1, 256}
 BODY(repeated_lanes, kn_contiguous(kn_expand(kn_unsqueeze(in[0], 2), (kn_dim[]){-1, -1, 4}, 3)))
 BODY(outer, kn_mul(kn_unsqueeze(in[0], 1), kn_unsqueeze(in[1], 0)))
 BODY(biased, kn_add(in[0], in[1]))
+BODY(cosine, kn_cos(in[0]))
+BODY(shifted_mask, kn_and(kn_floordiv(in[0], kn_full(kn, 8, kn_dtype_of(in[0]), NULL, 0)), in[1]))
+BODY(clamped, kn_minimum(kn_maximum(in[0], in[1]), kn_full(kn, 50, kn_dtype_of(in[0]), NULL, 0)))
+BODY(chosen_row, kn_where(kn_gt_s(in[1], 0.5), in[0], kn_neg(in[0])))
+BODY(outer_axes, kn_sum(in[0], .axes = KN_AXES(0, 2)))
+BODY(any_column, kn_max(kn_gt_s(in[0], 0.999), .axes = KN_AXES(0)))
+BODY(mean_columns, kn_mean(in[0], .axes = KN_AXES(0)))
+BODY(matmul_tt, kn_matmul(kn_transpose(in[0], 0, 1), kn_transpose(in[1], 0, 1)))
+BODY(matmul_batch_nt, kn_matmul(in[0], kn_transpose(in[1], 1, 2)))
+BODY(normalised, kn_div(in[0], kn_std(in[0], .axes = KN_AXES(1), .keep = 1)))
+BODY(l2, kn_sqrt(kn_sum(kn_square(in[0]), .axes = KN_AXES(1))))
+BODY(hinge, kn_mean(kn_relu(kn_rsub_s(kn_mul(in[0], in[1]), 1))))
+BODY(softplus, kn_log(kn_add_s(kn_exp(in[0]), 1)))
+BODY(dilated, kn_conv2d(in[0], in[1], NULL, .padding = {2, 2}, .dilation = {2, 2}))
+BODY(grouped, kn_conv2d(in[0], in[1], NULL, .padding = {1, 1}, .groups = 4))
+BODY(gelu_step, gradient_of(kn_sum(kn_gelu(in[0])), in[0]))
+BODY(softmax_step, gradient_of(kn_sum(kn_square(kn_softmax(in[0], 1))), in[0]))
+BODY(norm_step, gradient_of(kn_sum(kn_square(kn_layer_norm(in[0], 1e-5))), in[0]))
+BODY(entropy_step, gradient_of(kn_cross_entropy(in[0], in[1]), in[0]))
+BODY(pool_step, gradient_of(kn_sum(kn_square(kn_max_pool2d(in[0], .kernel = {2, 2}))), in[0]))
+BODY(gather_step, gradient_of(kn_sum(kn_square(kn_gather(in[0], 0, in[1]))), in[0]))
+BODY(conv_input_step, gradient_of(kn_sum(kn_square(kn_conv2d(in[0], in[1], NULL, .padding = {1, 1}))), in[0]))
+BODY(absolute_of, kn_abs(in[0]))
+BODY(product_columns, kn_prod(in[0], .axes = KN_AXES(0)))
+BODY(least_columns, kn_min(in[0], .axes = KN_AXES(0)))
 BODY(distances, kn_sum(kn_square(kn_sub(kn_unsqueeze(in[0], 1), kn_unsqueeze(in[1], 0))), .axes = KN_AXES(2)))
 
 static kn_tensor *attention(kn_context *kn, kn_tensor *const in[]) {
@@ -151,12 +182,6 @@ static kn_tensor *rotary(kn_context *kn, kn_tensor *const in[]) {
     return kn_cat(parts, 2, 1);
 }
 
-/* A loss's gradient by one of the weights: the kernels of a training step. */
-static kn_tensor *gradient_of(kn_tensor *loss, kn_tensor *x) {
-    kn_tensor *g = NULL;
-    kn_gradient(loss, &x, 1, &g);
-    return g;
-}
 static kn_tensor *mlp_step(kn_context *kn, kn_tensor *const in[]) {
     (void)kn;
     kn_tensor *hidden = kn_relu(kn_matmul(in[0], in[1]));
@@ -417,6 +442,79 @@ static const struct {
     {"matmul 7x1000x7", matmul, {F(7, 1000), F(1000, 7)}},
     {"matvec f64", matmul, {T(KN_F64, 512, 512), T(KN_F64, 512, 1)}},
     {"vecmat f64", matmul, {T(KN_F64, 1, 512), T(KN_F64, 512, 512)}},
+    {"log f64 64k", log_of, {T(KN_F64, 256, 256)}},
+    {"tanh f64 64k", tanh_of, {T(KN_F64, 256, 256)}},
+    {"erf f64 64k", erf_of, {T(KN_F64, 256, 256)}},
+    {"silu f64 64k", silu, {T(KN_F64, 256, 256)}},
+    {"gelu f64 64k", gelu, {T(KN_F64, 256, 256)}},
+    {"sigmoid f64 64k", sigmoid, {T(KN_F64, 256, 256)}},
+    {"pow f64 64k", pow_of, {T(KN_F64, 256, 256), T(KN_F64, 256, 256)}},
+    {"cos 256k", cosine, {F(512, 512)}},
+    {"softplus 256k", softplus, {F(512, 512)}},
+    {"hinge", hinge, {F(512, 512), F(512, 512)}},
+    {"clamp i32", clamped, {N(KN_I32, 99, 512, 512), N(KN_I32, 99, 512, 512)}},
+    {"shift and mask i32", shifted_mask, {N(KN_I32, 99, 512, 512), N(KN_I32, 99, 512, 512)}},
+    {"abs i32", absolute_of, {N(KN_I32, 99, 512, 512)}},
+    {"max columns i32", greatest_columns, {N(KN_I32, 99, 512, 512)}},
+    {"clamp i64", clamped, {N(KN_I64, 99, 512, 512), N(KN_I64, 99, 512, 512)}},
+    {"shift and mask i64", shifted_mask, {N(KN_I64, 99, 512, 512), N(KN_I64, 99, 512, 512)}},
+    {"abs i64", absolute_of, {N(KN_I64, 99, 512, 512)}},
+    {"max columns i64", greatest_columns, {N(KN_I64, 99, 512, 512)}},
+    {"clamp u8", clamped, {N(KN_U8, 99, 512, 512), N(KN_U8, 99, 512, 512)}},
+    {"shift and mask u8", shifted_mask, {N(KN_U8, 99, 512, 512), N(KN_U8, 99, 512, 512)}},
+    {"abs u8", absolute_of, {N(KN_U8, 99, 512, 512)}},
+    {"max columns u8", greatest_columns, {N(KN_U8, 99, 512, 512)}},
+    {"clamp i16", clamped, {N(KN_I16, 99, 512, 512), N(KN_I16, 99, 512, 512)}},
+    {"shift and mask i16", shifted_mask, {N(KN_I16, 99, 512, 512), N(KN_I16, 99, 512, 512)}},
+    {"abs i16", absolute_of, {N(KN_I16, 99, 512, 512)}},
+    {"max columns i16", greatest_columns, {N(KN_I16, 99, 512, 512)}},
+    {"where row", chosen_row, {F(512, 512), F(512)}},
+    {"sum axes 0 2", outer_axes, {F(64, 64, 64)}},
+    {"any columns", any_column, {F(512, 512)}},
+    {"mean columns u8", mean_columns, {N(KN_U8, 99, 512, 512)}},
+    {"mean columns i32", mean_columns, {N(KN_I32, 99, 512, 512)}},
+    {"matmul a' b' 256", matmul_tt, {F(256, 256), F(256, 256)}},
+    {"matmul batch nt", matmul_batch_nt, {F(16, 64, 64), F(16, 64, 64)}},
+    {"divide by deviation", normalised, {F(512, 512)}},
+    {"l2 of rows", l2, {F(512, 512)}},
+    {"l2 of rows f64", l2, {T(KN_F64, 512, 512)}},
+    {"conv dilated", dilated, {F(4, 16, 28, 28), F(16, 16, 3, 3)}},
+    {"conv grouped", grouped, {F(4, 32, 28, 28), F(32, 8, 3, 3)}},
+    {"gelu backwards", gelu_step, {F(512, 512)}},
+    {"softmax backwards", softmax_step, {F(512, 512)}},
+    {"layer norm backwards", norm_step, {F(256, 768)}},
+    {"cross entropy backwards", entropy_step, {F(256, 1000), N(KN_I32, 999, 256)}},
+    {"max pool backwards", pool_step, {F(8, 16, 28, 28)}},
+    {"gather backwards", gather_step, {F(1000, 64), N(KN_I32, 999, 256)}},
+    {"conv backwards", conv_input_step, {F(4, 16, 28, 28), F(16, 16, 3, 3)}},
+    {"f64 to i64", to_i64, {T(KN_F64, 512, 512)}},
+    {"f64 to i16", to_i16, {T(KN_F64, 512, 512)}},
+    {"f64 to f32", to_f32, {T(KN_F64, 512, 512)}},
+    {"f64 to bf16", to_bf16, {T(KN_F64, 512, 512)}},
+    {"f64 to f16", to_f16, {T(KN_F64, 512, 512)}},
+    {"i64 to f64", to_f64, {N(KN_I64, 99, 512, 512)}},
+    {"u8 to f64", to_f64, {N(KN_U8, 99, 512, 512)}},
+    {"bf16 to f16", to_f16, {T(KN_BF16, 512, 512)}},
+    {"f16 to i16", to_i16, {T(KN_F16, 512, 512)}},
+    {"a > b f16", larger, {T(KN_F16, 512, 512), T(KN_F16, 512, 512)}},
+    {"a == b u8", same, {N(KN_U8, 9, 512, 512), N(KN_U8, 9, 512, 512)}},
+    {"softmax f16", softmax, {T(KN_F16, 512, 512)}},
+    {"argmax u8", places, {N(KN_U8, 99, 512, 512)}},
+    {"cumsum columns i32", prefix_columns, {N(KN_I32, 9, 512, 512)}},
+    {"cumsum 4096x16", prefix, {F(4096, 16)}},
+    {"prod columns f64", product_columns, {T(KN_F64, 512, 512)}},
+    {"min columns u8", least_columns, {N(KN_U8, 99, 512, 512)}},
+    {"transpose i64", copied_turn, {N(KN_I64, 99, 512, 512)}},
+    {"transpose bf16", copied_turn, {T(KN_BF16, 512, 512)}},
+    {"transpose 8192x16", copied_turn, {F(8192, 16)}},
+    {"transpose 16x8192", copied_turn, {F(16, 8192)}},
+    {"outer product f64", outer, {T(KN_F64, 512), T(KN_F64, 512)}},
+    {"bias columns bf16", biased, {T(KN_BF16, 512, 512), T(KN_BF16, 512, 1)}},
+    {"matmul 64x64x64", matmul, {F(64, 64), F(64, 64)}},
+    {"matmul 33x257x65", matmul, {F(33, 257), F(257, 65)}},
+    {"matmul f64 100", matmul, {T(KN_F64, 100, 100), T(KN_F64, 100, 100)}},
+    {"matmul 1000x10", matmul, {F(1000, 256), F(256, 10)}},
+    {"attention 4x256x32", attention, {F(4, 256, 32), F(4, 256, 32), F(4, 256, 32)}},
 };
 
 /* Of the processor, not of the wall: others may run beside. */

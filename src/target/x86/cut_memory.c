@@ -272,7 +272,10 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
     bool still = !gate || cm_scalar_lanes(c, gate);
-    if (w > 1 && a->plain && a->coef[d->rank - 1] == 1 && cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt))) {
+    int64_t step = w > 1 && a->plain ? a->coef[d->rank - 1] : 0;
+    bool run = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt))
+                         : step && still && cm_moves_apart(dt, w, step);
+    if (run) {
         if (gate && !(gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;

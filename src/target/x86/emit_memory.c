@@ -290,6 +290,24 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     }
 }
 
+/* Lanes of four or eight bytes, `step` apart, one by one. */
+static void el_store_lanes(kx_writer *e, int v, int size, int w, int64_t step, const kx_ins *m) {
+    int bytes = w * size;
+    for (int l = 0; l < w; l++) {
+        kx_ins at    = el_further(m, l * step * size);
+        int    block = l * size / 16, within = l * size % 16 / size, x = block ? e->v0 : v;
+        if (block && !within)
+            kx_put(e, kx_imm(e->avx512 ? kx_i3(KX_VEXTRACTI32X4, bytes, x, v, 0) : kx_i3(KX_VEXTRACTI128, 0, x, v, 0),
+                             block));
+        if (!within)
+            el_store_bits(e, x, size, &at);
+        else
+            kx_put(e, el_like(size == 8 ? kx_i2(KX_VMOVHPS_ST, 0, KX_IN_MEM, x)
+                                        : kx_imm(kx_i3(KX_VEXTRACTPS, 0, KX_IN_MEM, x, 0), within),
+                              &at));
+    }
+}
+
 /* Bytes 0 and 1. */
 static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_ins *m) {
     if (e->avx512) {
@@ -483,9 +501,13 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         past = kx_label(&e->code);
         el_test_gate(e, gate, past);
     }
+    kx_spot spot;
+    kx_address_of(g, at, &spot);
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (lanes && dt == KN_BOOL)
         el_store_bools(e, at, x, w, &m);
+    else if (lanes && spot.step != 1)
+        el_store_lanes(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
     else if (lanes)
         el_store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
     else if (kn_is_float(dt))
