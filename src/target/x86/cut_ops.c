@@ -190,26 +190,33 @@ static kn_ref co_divide(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b
     kn_ref    wa = small ? co_as(c, wide, lanes, a) : a, wb = small ? co_as(c, wide, lanes, b) : b, fb, fa;
     fa        = kg_op(g, a) == KN_OP_CONST ? kg_float(g, fl, (double)kg_const_int(g, a))
                                            : kx_node(c, KN_OP_CAST, fl, lanes, &wa, 1);
-    fb        = constant ? kg_float(g, fl, 0) : kx_node(c, KN_OP_CAST, fl, lanes, &wb, 1);
     double by = constant ? (double)kg_const_int(g, b) : 0;
+    fb        = constant ? kg_float(g, fl, by) : kx_node(c, KN_OP_CAST, fl, lanes, &wb, 1);
     kn_ref q;
-    if (by != 0) /* half of one off, what is rounded cannot reach a whole number */
-        q = co_ins2(c, KN_OP_MUL, fl, lanes, co_ins2(c, KN_OP_ADD, fl, lanes, fa, kg_float(g, fl, copysign(0.5, by))),
-                    kg_float(g, fl, 1 / by));
+    if (by != 0) /* of a + 1/2: what is rounded cannot reach a whole number */
+        q = kx_node(c, KN_OP_MULACC, fl, lanes,
+                    (kn_ref[]){fa, kg_float(g, fl, 1 / by), kg_float(g, fl, 0.5 / fabs(by))}, 3);
     else
         q = co_ins2(c, KN_OP_DIV, fl, lanes, fa, fb);
-    if (sign) {
+    if (sign || small || op == KN_OP_MOD) {
         kn_ref t = kx_node(c, KN_OP_TRUNC, fl, lanes, &q, 1), over = co_ins2(c, KN_OP_CMPGT, KN_BOOL, lanes, t, q);
-        q = kx_node(c, KN_OP_WHERE, fl, lanes,
-                    (kn_ref[]){over, co_ins2(c, KN_OP_SUB, fl, lanes, t, kg_float(g, fl, 1)), t}, 3);
+        kn_ref one = kg_float(g, fl, 1), less[] = {over, co_ins2(c, KN_OP_SUB, fl, lanes, t, one), t};
+        q = sign ? kx_node(c, KN_OP_WHERE, fl, lanes, less, 3) : t;
     }
-    q = kx_node(c, KN_OP_CAST, small ? KN_I32 : KN_I64, lanes, &q, 1); /* i64: the least i32 by -1 wraps */
-    if (!small) q = kx_node(c, KN_OP_CAST, wide, lanes, &q, 1);
+    if (op == KN_OP_MOD) { /* exact */
+        kn_ref minus = kx_node(c, KN_OP_NEG, fl, lanes, &q, 1);
+        q            = kx_node(c, KN_OP_MULACC, fl, lanes, (kn_ref[]){minus, fb, fa}, 3);
+    }
+    if (small) /* the low bits of what has its units in the last bit */
+        q = kg_bitcast(g, co_ins2(c, KN_OP_ADD, fl, lanes, q, kg_float(g, fl, 0x1.8p23)), wide);
+    else { /* by way of i64: the least i32 by -1 wraps */
+        q = kx_node(c, KN_OP_CAST, KN_I64, lanes, &q, 1);
+        q = kx_node(c, KN_OP_CAST, wide, lanes, &q, 1);
+    }
     if (by == 0) {
         kn_ref zero = co_constant(c, wide, 0), some = co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, wb, zero);
-        q = kx_node(c, KN_OP_WHERE, wide, lanes, (kn_ref[]){some, q, zero}, 3);
+        q = kx_node(c, KN_OP_WHERE, wide, lanes, (kn_ref[]){some, q, op == KN_OP_MOD ? wa : zero}, 3);
     }
-    if (op == KN_OP_MOD) q = co_ins2(c, KN_OP_SUB, wide, lanes, wa, co_ins2(c, KN_OP_MUL, wide, lanes, q, wb));
     return small ? co_as(c, dt, lanes, q) : q;
 }
 
