@@ -11,8 +11,7 @@
 
 static bool co_shift_form(const kx_cut *c, int dt, int64_t count) {
     int size = kn_dsize(dt);
-    if (size == 1) return false;
-    if (size == 2) return c->avx512 || (count >= 0 && count < 16);
+    if (size <= 2) return c->avx512 || (count >= 0 && count < 16);
     return true;
 }
 
@@ -137,10 +136,14 @@ static kn_ref co_as(kx_cut *c, int dt, int lanes, kn_ref x) {
     return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
 }
 
-/* There is no product of bytes: in words, of which the low bytes are kept. */
-static kn_ref co_multiply_bytes(kx_cut *c, int dt, int lanes, kn_ref a, kn_ref b) {
+/* There is no product of bytes, nor a shift: in words, of which the low bytes are kept. */
+static bool co_in_words(int op, int dt) {
+    return kn_dsize(dt) == 1 && kn_is_int(dt) && dt != KN_BOOL &&
+           (op == KN_OP_MUL || op == KN_OP_SHL || op == KN_OP_SHR);
+}
+static kn_ref co_words(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
     int wide = dt == KN_U8 ? KN_U16 : KN_I16;
-    return co_as(c, dt, lanes, co_ins2(c, KN_OP_MUL, wide, lanes, co_as(c, wide, lanes, a), co_as(c, wide, lanes, b)));
+    return co_as(c, dt, lanes, co_ins2(c, op, wide, lanes, co_as(c, wide, lanes, a), co_as(c, wide, lanes, b)));
 }
 
 /* f32 rounded to what f16 has, and so on, to nearest, ties to even; bf16 has the exponents of f32, f8 has less. */
@@ -223,8 +226,7 @@ static kn_ref co_divide(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b
 kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
     if (lanes && co_is_narrow(dtype) && co_rounds(op))
         return co_round(c, dtype, lanes, co_ins2(c, op, KN_F32, lanes, a, b));
-    if (lanes && op == KN_OP_MUL && kn_dsize(dtype) == 1 && dtype != KN_BOOL && !kn_is_float(dtype))
-        return co_multiply_bytes(c, dtype, lanes, a, b);
+    if (lanes && co_in_words(op, dtype)) return co_words(c, op, dtype, lanes, a, b);
     return co_ins2(c, op, dtype, lanes, a, b);
 }
 
@@ -317,7 +319,7 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         int64_t by = co_by(g, n);
         if (!co_is_power(c, op, dt, by)) return co_divide(c, op, dt, lanes, src[0], src[1]);
         if (op == KN_OP_MOD) return co_ins2(c, KN_OP_AND, dt, lanes, src[0], co_constant(c, dt, by - 1)); /* floors */
-        return co_ins2(c, KN_OP_SHR, dt, lanes, src[0], co_constant(c, dt, __builtin_ctzll((unsigned long long)by)));
+        return kx_combine(c, KN_OP_SHR, dt, lanes, src[0], co_constant(c, dt, __builtin_ctzll((unsigned long long)by)));
     }
     return k == 2 ? kx_combine(c, op, dt, lanes, src[0], src[1]) : kx_node(c, op, dt, lanes, src, (int)k);
 }
