@@ -348,17 +348,24 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     }
 }
 
-/* One operand an instruction: a load of one use in the same loop, or its repetition over lanes. */
+/* One operand an instruction: a load of one use in the same loop, or its repetition over lanes; a scalar that is only
+ * repeated is loaded again for each number of lanes, which costs less than to shuffle it. */
 static void pl_fold_loads(kx_plan *p) {
     const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], s = kg_op(g, x) == KN_OP_INS && kx_op(g, x) == KN_OP_CAST ? kg_at(g, x, 0) : 0;
+        if (s && p->value[x].needed && pl_memory_operand(p, x, 0) && p->value[s].at)
+            p->value[s].spread += p->loop_of[p->value[s].at - 1] == p->loop_of[i];
+    }
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS) continue;
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
             kn_ref s = kg_at(g, x, k), l = s;
-            if (!pl_memory_operand(p, x, (int)k) || p->value[s].uses != 1 || !p->value[s].at) continue;
+            if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at) continue;
+            if (p->value[s].uses != 1 && (p->value[s].uses > 2 || p->value[s].spread != p->value[s].uses)) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && p->value[kg_at(g, s, 0)].folded;
-            if (repeats && (!p->avx512 || kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16)) continue;
+            if (repeats && !p->avx512) continue;
             if (!repeats && !pl_plain_load(p, l)) continue;
             if (p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
             if (!repeats && kx_is_lanes(g, s) && kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16) continue;

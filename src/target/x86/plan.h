@@ -23,6 +23,7 @@ typedef struct kx_value {
     uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask */
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
+    uint32_t spread;      /* LOAD of a scalar: uses that repeat it over lanes, in its loop */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
     int32_t  start, end; /* twice the places in the list */
