@@ -342,6 +342,7 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
             kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
             int    reads = r ? reads_memory(s, idx) : READS_OWN;
             if (reads == READS_OWN) continue; /* what is read later is not there yet */
+            if (reads == READS_PARAMS && kg_min(g, kg_at(g, r, 0)) < 1) continue; /* nor in a loop that never runs */
             kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, o->more));
             if (reads == READS_PARAMS) /* what it reads must be there */
                 ahead = kg_op2(g, KN_OP_MIN, ahead, kg_op2(g, KN_OP_ADD, kg_at(g, r, 0), kg_idx(g, -1)));

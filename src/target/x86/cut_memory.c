@@ -248,6 +248,10 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     if (!gate) return kg_load(g, place);
     gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
     if (!gt || !(alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk))) return 0;
+    if (kg_dtype(g, alt) != dt) { /* an index: lanes of it are held as integers */
+        bool known = kg_op(g, alt) == KN_OP_CONST;
+        alt        = known ? kg_int(g, dt, kg_const_int(g, alt)) : kx_node(c, KN_OP_CAST, dt, w, &alt, 1);
+    }
     return kg_load_gated(g, place, alt, gt);
 }
 
