@@ -207,6 +207,11 @@ foreach(_source IN LISTS _tests)
     list(APPEND _programs $<TARGET_FILE:test_${CMAKE_MATCH_1}_${CMAKE_MATCH_2}>)
   endif()
 endforeach()
+set(_on_targets SCRIPT ${PROJECT_SOURCE_DIR}/tests/api/on_targets.sh ARGS ${PROJECT_BINARY_DIR}/tests
+  $<TARGET_FILE:koine_command>)
+koine_script(on_targets ${_on_targets} x86:avx2 x86:avx2:regs=4 x86:avx512:regs=4)
+koine_script(on_c ${_on_targets} c)
+set_tests_properties(project.on_c PROPERTIES LABELS full TIMEOUT 1200)
 koine_script(locale SCRIPT ${_scripts}/locale.sh ARGS ${PROJECT_BINARY_DIR} ${_programs})
 
 # Sanitizers by clang where it has them, so that both compilers see the sources with warnings as errors.

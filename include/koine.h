@@ -92,7 +92,7 @@ typedef struct kn_config {
     const char *target;    /* code generator of the CPU: "x86", machine code without a compiler (the default on x86-64
                               with AVX2; "x86:avx2" and "x86:avx512" choose its instructions, KN_ERR_DEVICE where the
                               CPU has them not), or "c", by way of a C compiler. A program that the first cannot
-                              do, or may not run, goes to the second; `log` is told */
+                              do, or may not run, goes to the second; `log` is told. NULL: KOINE_TARGET if set */
     const char *machine;   /* what kernels are shaped for: "host" (default), what the CPU says of itself; or "avx512",
                               "avx2", "sse2", "neon", fixed tables that give the same kernels on every machine */
     const char *cache_dir; /* folder for compiled kernels; NULL: nothing is written outside a temporary file */

@@ -93,6 +93,7 @@ kn_context *kn_open(const kn_config *user) {
         if (user->size != sizeof cfg) return NULL;
         cfg = *user;
     }
+    if (!cfg.target && getenv("KOINE_TARGET") && *getenv("KOINE_TARGET")) cfg.target = getenv("KOINE_TARGET");
     kn_alloc    a  = {cfg.alloc, cfg.alloc_user};
     kn_context *kn = kn_zalloc(cfg.alloc ? &a : NULL, sizeof *kn);
     if (!kn) return NULL;
