@@ -247,12 +247,13 @@ static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at) {
     return b;
 }
 
-/* The STORE of buffer b that has all that a load from `at` on takes, made in the same run of the list. */
+/* The STORE of buffer b that has all that a load from `at` on takes, made in the same run of the list. Lanes are a half
+ * of it, a quarter and so on: no instruction takes others. */
 static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at) {
     for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
-        int64_t from;
+        int64_t from, lanes = kg_numel(p->g, load);
         pl_local(p, s, &from);
-        if (at >= from && at + kg_numel(p->g, load) <= from + kg_numel(p->g, kg_at(p->g, s, 0)))
+        if (at >= from && at + lanes <= from + kg_numel(p->g, kg_at(p->g, s, 0)) && (at - from) % lanes == 0)
             return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
     }
     return 0;
