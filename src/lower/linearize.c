@@ -27,7 +27,7 @@ typedef struct kl_loop {
 } kl_loop;
 
 /* SCALARS, MASKS: registers that a target gives them. */
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 40, SPARE = 3 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 2, SPARE = 3 };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -248,11 +248,18 @@ static const int *choose_order(kl_run_order *o, int n) {
     fill_backwards(o, o->alone, n, true);
     count_users(o, o->alone, n, most);
     if (too_many(o, most) < mixed) best = o->alone;
-    for (int lag = 0; pair && lag < 3 * LONG; lag += LONG) {
+    int cells = 0; /* accumulators have registers of their own */
+    for (int k = 0; k < n; k++) {
+        kn_ref x = o->item[o->depth_first[k]].node;
+        cells += kg_op(o->g, x) == KN_OP_STORE && kg_space(o->g, kg_at(o->g, x, 0)) == KN_REG;
+    }
+    for (int lag = 0; pair && lag < 120; lag += 40) {
         int *paired = best == o->filled ? o->depth_first : o->filled;
         pair_stores(o, paired, n, stores, lag);
         count_users(o, paired, n, most);
-        most[VECTOR] += SPARE;
+        most[VECTOR] += (o->vectors > 16 ? SPARE : 2 * SPARE) + cells; /* of few the count errs by more */
+        most[SCALAR] += SPARE;
+        most[MASK] += most[MASK] > 0;
         if (!too_many(o, most)) return paired;
     }
     return best;

@@ -448,7 +448,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             most = KN_MAX(most, 8);
     }
     c->lanes = KN_MAX(1, KN_MIN(16, bytes / most));
-    c->pairs = least > 1;
+    c->pairs = c->avx512 || least > 1;
 }
 
 /* What is computed of the bits of an f32 goes to and fro between numbers and words: as scalars it would change files

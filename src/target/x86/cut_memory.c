@@ -180,8 +180,8 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
     return dt != KN_INDEX && size >= 4 && w * size >= 16 && step * w * size == (int32_t)(step * w * size);
 }
 
-static bool cm_masks_lanes(const kx_cut *c, int dt) {
-    return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4;
+static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says nothing of what is above the lanes */
+    return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16;
 }
 
 static bool cm_scalar_lanes(const kx_cut *c, kn_ref n) {
@@ -233,7 +233,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool run = a.plain &&
                (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt) : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
     bool gathers = !a.plain && cm_gathers(c, at, dt, w);
-    if (!gathers && (!run || (!still && !cm_masks_lanes(c, dt)))) {
+    if (!gathers && (!run || (!still && !cm_masks_lanes(c, dt, w)))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
@@ -275,16 +275,17 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
-    bool still = !gate || cm_scalar_lanes(c, gate);
-    int64_t step = w > 1 && a->plain ? a->coef[d->rank - 1] : 0;
-    bool run = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt))
-                         : step && still && cm_moves_apart(dt, w, step);
+    bool    still = !gate || cm_scalar_lanes(c, gate);
+    int64_t step  = w > 1 && a->plain ? a->coef[d->rank - 1] : 0;
+    bool    run   = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt, w))
+                              : step && still && cm_moves_apart(dt, w, step);
     if (run) {
         if (gate && !(gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = cm_element_place(c, a, at, d, row, from, w))) return 0;
-        return kg_store(g, place, dt == KN_INDEX ? kg_bitcast(g, x, dt) : x, gt);
+        if (dt == KN_INDEX) x = kg_op(g, x) == KN_OP_CONST ? kg_idx(g, kg_const_int(g, x)) : kg_bitcast(g, x, dt);
+        return kg_store(g, place, x, gt);
     }
     kn_ref put[KN_MAX_LANES];
     for (int l = 0; l < w; l++)

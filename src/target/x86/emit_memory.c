@@ -80,7 +80,7 @@ static kx_ins el_pool_of(kx_writer *e, kx_ins i, uint64_t bits, int size, int by
 
 /* A byte at the top of a word is an f16 (e5m2), or one of 2^-8 as much (e4m3), all but its NaN. */
 static void el_load_f8(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
-    int  words = w * 2 <= 16 ? 16 : 32, held = w * 4;
+    int  words = w * 2 <= 16 ? 16 : 32, held = KN_MAX(16, w * 4);
     bool four = dt == KN_F8E4M3;
     if (w < 8) kx_load_bits(e, e->v0, w, *m);
     kx_put(e, w < 8 ? kx_i2(KX_VPMOVSXBW, words, d, e->v0) : el_like(kx_i2(KX_VPMOVSXBW, words, d, KX_IN_MEM), m));
@@ -229,13 +229,17 @@ static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
         kx_put(e, kx_i3(KX_VPTESTMB_K, 16, d, e->v0, e->v0));
         return;
     }
-    kx_put(e, el_like(kx_i2(KX_VPMOVZXBD, w * 4, d, KX_IN_MEM), m));
+    int held = KN_MAX(16, w * 4);
+    if (w < 4) kx_load_bits(e, d, w, *m);
+    kx_put(e, w < 4 ? kx_i2(KX_VPMOVZXBD, held, d, d) : el_like(kx_i2(KX_VPMOVZXBD, held, d, KX_IN_MEM), m));
     kx_put(e, kx_i3(KX_VPXOR, 16, e->v0, e->v0, e->v0));
-    kx_put(e, kx_i3(KX_VPSUBD, w * 4, d, e->v0, d));
+    kx_put(e, kx_i3(KX_VPSUBD, held, d, e->v0, d));
 }
 
 static void el_store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
-    if (bytes == 4)
+    if (bytes == 2)
+        kx_put(e, el_like(kx_imm(kx_i3(KX_VPEXTRW_ST, 0, KX_IN_MEM, v, 0), 0), m));
+    else if (bytes == 4)
         kx_put(e, el_like(kx_i2(KX_VMOVSS_ST, 0, KX_IN_MEM, v), m));
     else if (bytes == 8)
         kx_put(e, el_like(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), m));
@@ -245,7 +249,7 @@ static void el_store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
 
 /* What f8 has, as it was loaded. */
 static void el_store_f8(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
-    int        words = w * 2 <= 16 ? 16 : 32, held = w * 4, a = e->v0, b = e->v1;
+    int        words = w * 2 <= 16 ? 16 : 32, held = KN_MAX(16, w * 4), a = e->v0, b = e->v1;
     kx_form_id both = e->avx512 ? KX_VPANDD : KX_VPAND;
     if (dt == KN_F8E4M3) {
         kx_put(e, el_pool_of(e, kx_i3(KX_VMULPS, held, a, v, KX_IN_MEM), 0x3b800000, 4, held));
@@ -315,9 +319,9 @@ static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_in
         kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, 1, 1, 16), 0)};
         kx_put(e, kx_masked(kx_with(kx_i2(KX_VMOVDQU8, 16, e->v0, KX_IN_MEM), &rm), k, true));
     } else {
-        int v = kx_get(e, x, w * 4, e->v2, at);
-        kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, w * 4, e->v0, v, 0), 31));
-        kx_put(e, kx_i3(KX_VPACKSSDW, w * 4, e->v0, e->v0, e->v0));
+        int held = KN_MAX(16, w * 4), v = kx_get(e, x, held, e->v2, at);
+        kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 31));
+        kx_put(e, kx_i3(KX_VPACKSSDW, held, e->v0, e->v0, e->v0));
         if (w == 8) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
         kx_put(e, kx_i3(KX_VPACKUSWB, 16, e->v0, e->v0, e->v0));
     }
