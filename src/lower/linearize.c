@@ -27,7 +27,7 @@ typedef struct kl_loop {
 } kl_loop;
 
 /* SCALARS, MASKS: registers that a target gives them. */
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 2, SPARE = 3 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 2, SPARE = 3, AHEAD = 8 };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -40,7 +40,8 @@ typedef struct kl_run_order {
     int            *depth_first, *at;  /* the items of the run in that order; per item: where it stands there */
     int            *effect;            /* per item: how many STOREs stand before it there */
     int            *filled, *alone;    /* the items of the run in other orders */
-    int             vectors;           /* registers of the target */
+    uint8_t        *outside;           /* per node: not of the run, and counted */
+    int             vectors, left[3];  /* registers of the target; per bank, what is left for the run's own */
     bool            masks;             /* bools of lanes are in others */
     uint32_t       *next;              /* per item: sources seen so far; then users that do not stand yet */
     uint8_t        *held;              /* per item: a register has it behind what stands */
@@ -135,7 +136,7 @@ static int more_before(const kl_run_order *o, int i) {
     int    more = -(int)o->used[i];
     for (uint32_t k = 0; k < kg_nsrc(o->g, x); k++) {
         int s = o->place[kg_at(o->g, x, k)];
-        more += s != NOWHERE && !o->held[s] && o->used[s];
+        more += s != NOWHERE && !o->held[s] && o->used[s] && (!k || kg_at(o->g, x, k) != kg_at(o->g, x, k - 1));
     }
     return more;
 }
@@ -157,10 +158,14 @@ static void count_users(kl_run_order *o, const int *order, int n, int *most) {
         if (o->before[i] != NOWHERE) o->next[o->before[i]]++;
         for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++) {
             int at = o->place[kg_at(o->g, x, s)];
-            if (at != NOWHERE && !o->next[at]++) live[bank_of(o, o->item[at].node)] += o->used[at];
+            if (at == NOWHERE) continue;
+            o->next[at]++;
+            if (!o->held[at]) live[bank_of(o, o->item[at].node)] += o->used[at];
+            o->held[at] = 1;
         }
         for (int b = 0; b < BANKS; b++) most[b] = KN_MAX(most[b], live[b]);
-        live[bank_of(o, x)] -= o->used[i] && o->next[i];
+        live[bank_of(o, x)] -= o->used[i] && o->held[i];
+        o->held[i] = 0;
     }
 }
 
@@ -174,6 +179,38 @@ static int let_stand(kl_run_order *o, int i, int nready) {
     return nready + 1;
 }
 
+/* How low the number of held registers gets, less what it is now, when item i is placed and then the best of what that
+ * makes ready, and so on. */
+static int look_ahead(kl_run_order *o, int i) {
+    int list[2 * AHEAD], done[AHEAD], held[4 * AHEAD], nlist = 0, ndone = 0, nheld = 0, live = 0, low = INT32_MAX;
+    list[nlist++] = i;
+    while (nlist && ndone < AHEAD) {
+        int best = 0, least = INT32_MAX;
+        for (int k = 0; k < nlist; k++) {
+            int more = more_before(o, list[k]);
+            if (more < least) least = more, best = k;
+        }
+        int at = done[ndone++] = list[best];
+        list[best]             = list[--nlist];
+        live += least;
+        low      = KN_MIN(low, live);
+        kn_ref x = o->item[at].node;
+        for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++) {
+            int of = o->place[kg_at(o->g, x, s)];
+            if (of == NOWHERE) continue;
+            if (!o->held[of] && nheld < KN_COUNT(held)) o->held[of] = 1, held[nheld++] = of;
+            if (!--o->next[of] && nlist < KN_COUNT(list)) list[nlist++] = of;
+        }
+    }
+    while (ndone) { /* and all as it was */
+        kn_ref x = o->item[done[--ndone]].node;
+        for (uint32_t s = 0; s < kg_nsrc(o->g, x); s++)
+            if (o->place[kg_at(o->g, x, s)] != NOWHERE) o->next[o->place[kg_at(o->g, x, s)]]++;
+    }
+    while (nheld) o->held[held[--nheld]] = 0;
+    return low;
+}
+
 /* `alone`: one store after another. Else what they are made of mixes, and a processor finds more to do at a time. */
 static void fill_backwards(kl_run_order *o, int *out, int n, bool alone) {
     int nready = 0;
@@ -185,6 +222,13 @@ static void fill_backwards(kl_run_order *o, int *out, int n, bool alone) {
             if (alone && o->effect[o->stack[k]] != of) break;
             int more = more_before(o, o->stack[k]);
             if (more < least) least = more, best = k;
+        }
+        if (alone && least > 0) { /* all hold more: which of them leads to less */
+            int low = INT32_MAX;
+            for (int k = nready; k-- > 0 && k >= nready - WINDOW && o->effect[o->stack[k]] == of;) {
+                int ahead = look_ahead(o, o->stack[k]);
+                if (ahead < low) low = ahead, best = k;
+            }
         }
         int    i = o->stack[best];
         kn_ref x = o->item[i].node;
@@ -200,10 +244,33 @@ static void fill_backwards(kl_run_order *o, int *out, int n, bool alone) {
     }
 }
 
+/* Registers that are left beside what the run reads and does not make. */
+static void count_left(kl_run_order *o, int n) {
+    const kn_graph *g     = o->g;
+    int             count = 0;
+    o->left[SCALAR]       = SCALARS;
+    o->left[VECTOR]       = o->vectors;
+    o->left[MASK]         = MASKS;
+    for (int k = 0; k < n; k++) {
+        kn_ref x = o->item[o->depth_first[k]].node;
+        for (uint32_t s = 0; s < kg_nsrc(g, x); s++) {
+            kn_ref at = kg_op(g, kg_at(g, x, s)) == KN_OP_INDEX ? behind(g, kg_at(g, x, s)) : kg_at(g, x, s);
+            bool   pointer = kg_op(g, at) == KN_OP_PARAM, cell = kg_op(g, at) == KN_OP_BUFFER;
+            if (o->place[at] != NOWHERE || o->outside[at] || (cell && kg_space(g, at) == KN_LOCAL)) continue;
+            if (!pointer && !cell && !takes_register(g, at)) continue;
+            o->outside[at]    = 1;
+            o->stack[count++] = (int)at;
+            o->left[pointer ? SCALAR : cell && kg_numel(g, at) > 1 ? VECTOR : bank_of(o, at)]--;
+        }
+    }
+    while (count) o->outside[o->stack[--count]] = 0;
+}
+
 /* Values that no register is left for. */
 static int too_many(const kl_run_order *o, const int *most) {
-    return KN_MAX(most[SCALAR] - SCALARS, 0) + KN_MAX(most[VECTOR] - o->vectors, 0) +
-           KN_MAX(most[MASK] - MASKS, 0);
+    int many = 0;
+    for (int b = 0; b < BANKS; b++) many += KN_MAX(most[b] - o->left[b], 0);
+    return many;
 }
 
 /* What item i waits for stands already: marked in `held`. */
@@ -243,6 +310,7 @@ static const int *choose_order(kl_run_order *o, int n) {
     if (most[SCALAR] + most[VECTOR] + most[MASK] <= FEW && !pair) return o->depth_first;
     fill_backwards(o, o->filled, n, false);
     count_users(o, o->filled, n, most);
+    count_left(o, n);
     mixed = too_many(o, most);
     if (!mixed && !pair) return o->filled;
     fill_backwards(o, o->alone, n, true);
@@ -304,7 +372,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     int     *by_item  = kn_zalloc(p->alloc, 7 * ((size_t)n + 1) * sizeof *by_item);
     uint32_t *next    = kn_zalloc(p->alloc, ((size_t)n + 1) * sizeof *next);
     uint8_t *awaited  = kn_zalloc(p->alloc, size); /* by an AFTER or END: must not be put off */
-    uint8_t *seen     = kn_zalloc(p->alloc, 2 * (size + n + 1)); /* storage that is read, that is written; used items */
+    uint8_t *seen     = kn_zalloc(p->alloc, 3 * size + 2 * (n + 1)); /* storage that is read, that is written; used items */
     kl_loop *loop     = kn_zalloc(p->alloc, (n + 1) * sizeof *loop);
     kl_item *item     = kn_zalloc(p->alloc, (n + 1) * sizeof *item);
     int     *start    = kn_zalloc(p->alloc, (n + 2) * sizeof *start);
@@ -320,7 +388,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
                          .stack = by_item + n + 1, .depth_first = by_item + 2 * (n + 1), .at = by_item + 3 * (n + 1),
                          .effect = by_item + 4 * (n + 1), .filled = by_item + 5 * (n + 1),
                          .alone = by_item + 6 * (n + 1), .next = next, .used = seen + 2 * size,
-                         .held = seen + 2 * size + n + 1, .written = written,
+                         .held = seen + 2 * size + n + 1, .written = written, .outside = seen + 2 * size + 2 * (n + 1),
                          .vectors = (int)p->machine->vector_registers - 2, .masks = p->machine->vector_bytes >= 64};
     for (uint32_t i = 0; i < n; i++) {
         kn_ref st = reached(g, order[i]);
@@ -389,7 +457,7 @@ done:
     kn_free(p->alloc, by_item, 7 * ((size_t)n + 1) * sizeof *by_item);
     kn_free(p->alloc, next, ((size_t)n + 1) * sizeof *next);
     kn_free(p->alloc, awaited, size);
-    kn_free(p->alloc, seen, 2 * (size + n + 1));
+    kn_free(p->alloc, seen, 3 * size + 2 * (n + 1));
     kn_free(p->alloc, loop, (n + 1) * sizeof *loop);
     kn_free(p->alloc, item, (n + 1) * sizeof *item);
     kn_free(p->alloc, start, (n + 2) * sizeof *start);
