@@ -118,6 +118,58 @@ static bool ra_scan(kx_plan *p, bool *fits) {
 
 /* ---- innermost loops ------------------------------------------------------------------------------------------- */
 
+static bool ra_is_const(const kn_graph *g, kn_ref n, bool large) { /* large: no immediate */
+    if (kg_op(g, n) != KN_OP_CONST || kn_is_float(kg_dtype(g, n))) return false;
+    return !large || kg_const_int(g, n) != (int32_t)kg_const_int(g, n);
+}
+
+/* Does x leave rcx and rdx alone if nothing that it reads lies in the frame? They are for sequences of scalars. */
+static bool ra_spares(const kx_plan *p, kn_ref x) {
+    const kn_graph *g  = p->g;
+    int             op = kg_op(g, x), dt = kg_dtype(g, x), ints = 0, reals = kn_is_float(dt);
+    kx_spot         a;
+    if (op == KN_OP_END) return !ra_is_const(g, kg_at(g, kg_at(g, x, 1), 0), true);
+    if (op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH) {
+        if (kx_is_cell(g, kg_at(g, x, 0))) return true;
+        kx_address_of(g, kg_at(g, x, 0), &a);
+        return a.disp < 1 << 26 && a.disp > -(1 << 26);
+    }
+    if (op != KN_OP_INS || kx_is_lanes(g, x)) return true;
+    op = kx_op(g, x);
+    for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
+        kn_ref s  = kg_at(g, x, k);
+        bool   fl = kn_is_float(kg_dtype(g, s));
+        if (ra_is_const(g, s, true) || (fl && kn_dsize(kg_dtype(g, s)) < 4)) return false;
+        ints += !fl;
+        reals += fl;
+    }
+    if (reals && (ints || (kn_is_float(dt) && kn_dsize(dt) < 4))) return false;
+    switch (op) {
+    case KN_OP_SHL:
+    case KN_OP_SHR: return ra_is_const(g, kg_at(g, x, 1), false);
+    case KN_OP_WHERE: return !ra_is_const(g, kg_at(g, x, 0), false) && !ra_is_const(g, kg_at(g, x, 1), false);
+    case KN_OP_MAX:
+    case KN_OP_MIN: return !ra_is_const(g, kg_at(g, x, 1), false);
+    case KN_OP_ADD:
+    case KN_OP_SUB:
+    case KN_OP_MUL:
+    case KN_OP_MULACC:
+    case KN_OP_AND:
+    case KN_OP_OR:
+    case KN_OP_XOR:
+    case KN_OP_NOT:
+    case KN_OP_NEG:
+    case KN_OP_CMPLT:
+    case KN_OP_CMPGT:
+    case KN_OP_CMPLE:
+    case KN_OP_CMPGE:
+    case KN_OP_CMPEQ:
+    case KN_OP_CMPNE: return true;
+    case KN_OP_CAST: return !reals;
+    default: return false;
+    }
+}
+
 typedef struct ra_inner { /* an innermost loop, one bank of it */
     int      loop, bank;
     int32_t  from; /* where it opens */
@@ -126,6 +178,8 @@ typedef struct ra_inner { /* an innermost loop, one bank of it */
     uint8_t *mark; /* per value: RA_SEEN, RA_WRITTEN in this loop */
     int      nouter, nref;
     uint32_t kept, openers; /* registers: of values from outside; of what is read while the loop opens */
+    uint32_t more;          /* registers beyond the pool, for values that live where no sequence takes them */
+    int     *taken;         /* per place: how many places before it take those */
 } ra_inner;
 
 enum { RA_SEEN = 1, RA_WRITTEN = 2 };
@@ -203,6 +257,11 @@ static int ra_pick(uint32_t of, uint32_t rather, int wish) {
     return of ? __builtin_ctz(of) : -1;
 }
 
+/* Registers beyond the pool for a value. They are set when the loop has opened. */
+static uint32_t ra_more(const ra_inner *in, const kx_value *v) {
+    return v->start > in->from && in->taken[v->start / 2] == in->taken[v->end / 2 + 1] ? in->more : 0;
+}
+
 /* Registers of `free` for the loop's own values. False: they do not suffice, and all is as it was. */
 static bool ra_colour(kx_plan *p, const ra_inner *in, uint32_t free, uint32_t idle) {
     kn_ref   active[32];
@@ -215,7 +274,7 @@ static bool ra_colour(kx_plan *p, const ra_inner *in, uint32_t free, uint32_t id
                 busy &= ~(1u << p->value[active[a]].reg);
                 active[a--] = active[--nactive];
             }
-        uint32_t of  = free & ~busy & ~(v->start <= in->from ? in->openers : 0);
+        uint32_t of  = (free | ra_more(in, v)) & ~busy & ~(v->start <= in->from ? in->openers : 0);
         int      reg = ra_pick(of, ~idle, ra_wish(p, in->ref[k]));
         if (reg < 0) break;
         in->was[k] = v->reg;
@@ -242,14 +301,16 @@ static bool ra_split(kx_plan *p, const ra_inner *in, kn_ref n, int reg, bool awa
 static bool ra_settle(kx_plan *p, ra_inner *in, bool *fits) {
     uint8_t  pool[32];
     uint32_t all = 0, idle = ra_idle(p, in), lent = 0;
+    bool     whole = in->taken[p->loop[in->loop].open + 1] == in->taken[p->loop[in->loop].close + 1];
     for (int k = ra_pool_of(p, (kx_bank)in->bank, false, pool); k-- > 0;) all |= 1u << pool[k];
     *fits = true;
     for (int k = 0; k < in->nouter && *fits; k++) {
         if (p->value[in->ref[k]].reg >= 0) continue;
-        int reg = ra_pick(all & ~in->kept & ~lent, ~idle, -1);
+        int reg = ra_pick((whole ? all | in->more : all) & ~in->kept & ~lent, ~idle, -1);
         *fits   = reg >= 0;
         if (*fits) lent |= 1u << reg;
     }
+    in->more &= ~lent;
     *fits = *fits && ra_colour(p, in, all & ~in->kept & ~lent, idle);
     if (!*fits) return true;
     uint32_t taken = lent;
@@ -287,12 +348,16 @@ static bool ra_settle_inner_loops(kx_plan *p) {
     in.ref      = kn_zalloc(kg_alloc(p->g), p->size * sizeof *in.ref);
     in.mark     = kn_zalloc(kg_alloc(p->g), p->size);
     in.was      = kn_zalloc(kg_alloc(p->g), p->size);
-    bool ok     = (in.ref && in.mark && in.was) || kn_oom(p->f);
+    in.taken    = kn_zalloc(kg_alloc(p->g), (p->n + 2) * sizeof *in.taken);
+    bool ok     = (in.ref && in.mark && in.was && in.taken) || kn_oom(p->f);
+    for (uint32_t i = 0; i < p->n && ok; i++)
+        in.taken[i + 1] = in.taken[i] + (p->value[p->list[i]].needed && !ra_spares(p, p->list[i]));
     for (int l = 0; l < p->nloop && ok; l++) {
         for (int b = 0; b < KX_BANKS && ok && p->loop[l].inner; b++) {
             bool spilled = false, fits = true;
             in.loop = l, in.bank = b, in.from = (int32_t)(2 * p->loop[l].open);
             in.nref = in.nouter = 0, in.kept = in.openers = 0;
+            in.more = b == KX_BANK_GP && !p->regs ? 1u << KX_RCX | 1u << KX_RDX : 0;
             ra_find_references(p, &in);
             for (int k = 0; k < in.nref; k++) spilled |= p->value[in.ref[k]].reg < 0;
             if (spilled) ok = ra_settle(p, &in, &fits);
@@ -304,6 +369,7 @@ static bool ra_settle_inner_loops(kx_plan *p) {
     kn_free(kg_alloc(p->g), in.ref, p->size * sizeof *in.ref);
     kn_free(kg_alloc(p->g), in.mark, p->size);
     kn_free(kg_alloc(p->g), in.was, p->size);
+    kn_free(kg_alloc(p->g), in.taken, (p->n + 2) * sizeof *in.taken);
     return ok;
 }
 
