@@ -113,10 +113,21 @@ int kx_between(const kx_cut *c, kn_ref n) {
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
+/* What an op leaves as it is: parts of counters are often 0. */
+static kn_ref co_neutral(const kn_graph *g, int op, int dtype, const kn_ref *src, int n) {
+    bool either = op == KN_OP_ADD || op == KN_OP_OR || op == KN_OP_XOR;
+    if (n != 2 || !kn_is_int(dtype) || (!either && op != KN_OP_SUB && op != KN_OP_SHL && op != KN_OP_SHR)) return 0;
+    for (int k = 0; k < 1 + either; k++)
+        if (kg_op(g, src[1 - k]) == KN_OP_CONST && !kg_const_int(g, src[1 - k]) && kg_dtype(g, src[k]) == dtype)
+            return src[k];
+    return 0;
+}
+
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
     /* As lane numbers make many. A constant is CAST to lanes of its dtype where a register of them is asked for. */
     bool   spread = lanes && op == KN_OP_CAST && kg_dtype(c->g, src[0]) == dtype;
     kn_ref known  = spread ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n);
+    if (!known) known = co_neutral(c->g, op, dtype, src, n);
     if (known) return known;
     int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
