@@ -7,9 +7,9 @@
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
- * of most; where that holds more than there are registers, the same store by store. Where stores are made of so much
- * that a processor sees one at a time (LONG items), two are made in turns, if registers for both are left and SPARE
- * over. Reads and writes of what is written there keep their order. */
+ * of most; where that holds more than there are registers, the same store by store, looking ahead. Where stores are
+ * made of so much that a processor sees one at a time (LONG items), two are made in turns, if registers for both are
+ * left and SPARE over. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -372,7 +372,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
     int     *by_item  = kn_zalloc(p->alloc, 7 * ((size_t)n + 1) * sizeof *by_item);
     uint32_t *next    = kn_zalloc(p->alloc, ((size_t)n + 1) * sizeof *next);
     uint8_t *awaited  = kn_zalloc(p->alloc, size); /* by an AFTER or END: must not be put off */
-    uint8_t *seen     = kn_zalloc(p->alloc, 3 * size + 2 * (n + 1)); /* storage that is read, that is written; used items */
+    uint8_t *seen     = kn_zalloc(p->alloc, 3 * size + 2 * (n + 1)); /* storage that is read, is written; flags of o */
     kl_loop *loop     = kn_zalloc(p->alloc, (n + 1) * sizeof *loop);
     kl_item *item     = kn_zalloc(p->alloc, (n + 1) * sizeof *item);
     int     *start    = kn_zalloc(p->alloc, (n + 2) * sizeof *start);

@@ -11,7 +11,8 @@
  *
  * A stage works on the schedule or on each kernel. Where someone looks on, it is done with all kernels before the next
  * begins, and timed, verified and shown like all of them; else each kernel goes through its stages at once, in as many
- * threads as there are to be had, with the same result. */
+ * threads as there are to be had, with the same result. A kernel whose machine code spills in an innermost loop goes
+ * through them again, from Optimize on, with a narrower tile. */
 #include "lower/pipeline.h"
 
 #include "rules_gen.h"
@@ -178,12 +179,95 @@ static bool lower_kernel(kl_program *p, kl_kernel *k, kl_run *run, int first, in
     return true;
 }
 
+/* ---- kernels that hold more than there are registers ---------------------------------------------------------- */
+
+/* The target reports it, Optimize answers; what was given by hand stays as it is. */
+static bool is_fitted(const kl_program *p, const kl_kernel *k, const kl_run *run) {
+    return kt_of(&p->target)->machine && !k->custom && !k->optimized && !run->opts && !hand_for(run, k);
+}
+
+static void drop_code(const kl_program *p, kl_kernel *k) {
+    if (k->source) kn_free(p->alloc, k->source, k->source_len + 1);
+    if (k->listing) kn_free(p->alloc, k->listing, k->listing_len + 1);
+    k->source = k->listing = NULL;
+    k->spills = 0;
+}
+
+/* The kernel in a graph of its own: ids, and so the order of what is made next, hang on nothing that was tried. */
+static bool copy_kernel(const kl_program *p, kl_kernel *k, const kl_kernel *from, kn_fault *f) {
+    *k   = *from;
+    k->g = kg_new(p->alloc);
+    if (!k->g) return kn_oom(f);
+    kg_keep_why(k->g, kg_why(from->g));
+    k->root = kg_copy(k->g, from->g, from->root);
+    return k->root || kl_stage_fault("optimize", k->g, f);
+}
+
+/* One try, `narrow` as k says; not beyond Optimize if that chose what `than` has. */
+static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_run *run, int last, bool *same,
+                       kn_fault *f) {
+    int s = 0;
+    for (*same = false; s <= last && pipeline[s].stage != KN_STAGE_OPTIMIZE;) s++;
+    if (!lower_kernel(p, k, run, 0, s, f)) return false;
+    *same = than && k->nopts == than->nopts && !memcmp(k->opts, than->opts, (size_t)k->nopts * sizeof *k->opts);
+    return *same || lower_kernel(p, k, run, s + 1, last, f);
+}
+
+/* A kernel through all its stages, narrowed until its innermost loops spill nothing. What is narrower is taken if it
+ * spills less than half as much: a value in the frame costs less than half a tile. */
+static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fault *f) {
+    kl_kernel whole = *k, best = {.spills = UINT32_MAX};
+    bool      ok = true, same = false;
+    for (int narrow = 0; ok && narrow <= KO_NARROWEST && best.spills; narrow++) {
+        kn_fault  own = {0};
+        kl_kernel now;
+        ok         = copy_kernel(p, &now, &whole, &own);
+        now.narrow = narrow;
+        ok         = ok && try_kernel(p, &now, narrow ? &best : NULL, run, last, &same, &own);
+        if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
+        if (ok && !same && now.spills < best.spills / 2 + best.spills % 2) {
+            kl_kernel worse = best;
+            best            = now;
+            now             = worse;
+        }
+        drop_code(p, &now);
+        kg_free(now.g);
+    }
+    if (!best.g) return false;
+    *k = best;
+    kg_free(whole.g);
+    return true;
+}
+
 static bool lower_schedule(kl_program *p, kl_run *run, int s, kn_fault *f) {
     if (!pipeline[s].schedule) return true;
     double start = kn_now();
     bool   ok    = pipeline[s].schedule(p, run, f);
     p->spent[pipeline[s].stage] += kn_now() - start;
     return ok;
+}
+
+/* How narrow a kernel will be, found unseen; it is left in a graph of its own. */
+static bool foresee_kernel(const kl_program *p, kl_kernel *k, kl_run *run, kn_fault *f) {
+    kl_program own = *p;
+    kl_kernel  now, same;
+    own.fired          = NULL;
+    own.seconds        = NULL;
+    own.on_fire        = NULL;
+    own.explain        = NULL;
+    own.target.listing = false;
+    if (!is_fitted(p, k, run)) return true;
+    bool ok = copy_kernel(p, &same, k, f), tried = ok && copy_kernel(p, &now, k, f);
+    if (tried) {
+        kg_keep_why(now.g, NULL);
+        tried       = fit_kernel(&own, &now, run, KN_COUNT(pipeline) - 1, f);
+        same.narrow = now.narrow;
+        drop_code(p, &now);
+    }
+    if (ok) kg_free(now.g);
+    kg_free(tried ? k->g : same.g);
+    if (tried) *k = same;
+    return tried;
 }
 
 /* Someone looks on: stage by stage. */
@@ -193,8 +277,10 @@ static bool lower_watched(kl_program *p, kl_run *run, int last, kn_fault *f) {
         if (!count_before(p, count, f)) return false;
         kn_why_stage(kg_why(p->g), kn_stage_names[pipeline[s].stage]);
         if (!lower_schedule(p, run, s, f)) return false;
-        for (size_t k = 0; k < p->nkernel; k++)
+        for (size_t k = 0; k < p->nkernel; k++) {
+            if (pipeline[s].stage == KN_STAGE_OPTIMIZE && !foresee_kernel(p, &p->kernel[k], run, f)) return false;
             if (!lower_kernel(p, &p->kernel[k], run, s, s, f)) return false;
+        }
         if (!count_after(p, count, f)) return false;
         if (!show(p, run, pipeline[s].stage, f)) return false;
     }
@@ -227,7 +313,9 @@ static void lower_some(void *arg, int64_t lo, int64_t hi) {
     memset(own.spent, 0, sizeof own.spent);
     while (ok && (k = atomic_fetch_add(&s->next, 1)) < own.nkernel) {
         kl_kernel *kernel = &own.kernel[k];
-        ok                = lower_kernel(&own, kernel, s->run, 0, s->last, &f);
+        bool fitted       = s->last + 1 == KN_COUNT(pipeline) && is_fitted(&own, kernel, s->run);
+        ok                = fitted ? fit_kernel(&own, kernel, s->run, s->last, &f)
+                                   : lower_kernel(&own, kernel, s->run, 0, s->last, &f);
         if (!ok || !s->run->lean || !kernel->source || kernel->bound) continue;
         kg_free(kernel->g);
         kernel->g = NULL;

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-enum { TILE_ROWS = 8, NARROW_ROWS = 14 };
+/* WHOLE_VECTORS: narrowed more often than that, lanes are a part of one. */
+enum { TILE_ROWS = 8, NARROW_ROWS = 14, WHOLE_VECTORS = 4 };
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -22,6 +23,7 @@ typedef struct ko_view {
     ko_access *access;
     int        naccess;
     const kn_machine *machine;
+    int        narrow; /* ko_choose's */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
@@ -60,8 +62,8 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
         if ((kn_is_alu(op) || op == KN_OP_LOAD || op == KN_OP_REDUCE) && dt != KN_INDEX && dt != KN_VOID)
             widest = KN_MAX(widest, kn_dsize(dt));
     }
-    v->lanes   = v->machine->vector_bytes / widest;
-    v->wide    = 2 * v->lanes;
+    v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - WHOLE_VECTORS, 0), 1);
+    v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;
     v->access  = kn_zalloc(kg_alloc(v->g), (size_t)(count + 1) * sizeof *v->access);
     v->naccess = count;
     if (v->access) {
@@ -171,7 +173,7 @@ static int64_t tile_rows(int64_t extent, int64_t most) {
  * instructions that broadcast from memory, so one more holds that. */
 static int64_t tile_registers(const ko_view *v) {
     int64_t n = v->machine->vector_registers;
-    return n - (n > 16 ? 2 : 3);
+    return (n - (n > 16 ? 2 : 3)) * (WHOLE_VECTORS + 1 - KN_MIN(v->narrow, WHOLE_VECTORS)) / (WHOLE_VECTORS + 1);
 }
 
 /* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. What is left of w
@@ -179,7 +181,7 @@ static int64_t tile_registers(const ko_view *v) {
 static int64_t most_rows(const ko_view *v, int64_t w) {
     int64_t nv  = w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
     int64_t fit = (tile_registers(v) - nv) / nv;
-    return KN_MAX(KN_MIN(fit, nv > 1 ? (int64_t)TILE_ROWS : (int64_t)NARROW_ROWS), (int64_t)1);
+    return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
 
 static bool fills_stage(const kn_graph *g, kn_ref end) {
@@ -270,8 +272,11 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
             }
         }
         if (best < 0) return;
-        int64_t rows = tile_rows(v->nest->origin[best].extent, turn && tile_registers(v) < 21 ? 2 : 4);
-        split(v, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
+        static const int narrowed[2][WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
+        int64_t          rows = narrowed[turn][KN_MIN(v->narrow, WHOLE_VECTORS)];
+        if (turn && tile_registers(v) < 21) rows = KN_MIN(rows, 2);
+        rows                  = tile_rows(v->nest->origin[best].extent, rows);
+        if (rows > 1) split(v, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
         used = shares;
     }
 }
@@ -354,7 +359,8 @@ static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
         if (inside) continue;
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots      = false;
-        int64_t e = nest->origin[o].extent, w = e >= 8 * v->lanes && row < 0 ? 4 * v->lanes : sum_lanes(v, e);
+        int64_t e = nest->origin[o].extent;
+        int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         split(v, position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     }
 }
@@ -433,11 +439,12 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
     kn_str_free(&refused);
 }
 
-int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, kn_opt *opts, int cap, kn_str *explain, kn_fault *f) {
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, kn_str *explain,
+              kn_fault *f) {
     kn_nest  nest;
     kn_fault no = {0};
     if (!ko_nest(g, sink, &nest, &no)) return 0;
-    ko_view v = {.g = g, .nest = &nest, .machine = m};
+    ko_view v = {.g = g, .nest = &nest, .machine = m, .narrow = narrow};
     if (!look(&v, sink, f)) return 0;
     find_tile(&v);
     ko_model *model = ko_model_new(g, sink, &nest, f);
