@@ -157,6 +157,18 @@ static kn_ref co_words(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b)
     return co_as(c, dt, lanes, co_ins2(c, op, wide, lanes, co_as(c, wide, lanes, a), co_as(c, wide, lanes, b)));
 }
 
+/* The bits of x in another dtype: of a constant a constant, which lanes take as it is. */
+static kn_ref co_bits(kx_cut *c, kn_ref x, int dt) {
+    unsigned char bits[8];
+    int           st = kg_dtype(c->g, x);
+    if (kg_op(c->g, x) != KN_OP_CONST) return kg_bitcast(c->g, x, dt);
+    kn_store_scalar(bits, st,
+                    kn_is_float(st) ? (kn_scalar){.f = kg_const_float(c->g, x)}
+                                    : (kn_scalar){.i = kg_const_int(c->g, x)});
+    kn_scalar v = kn_load_scalar(bits, dt);
+    return kn_is_float(dt) ? kg_float(c->g, dt, v.f) : kg_int(c->g, dt, v.i);
+}
+
 /* f32 rounded to what f16 has, and so on, to nearest, ties to even; bf16 has the exponents of f32, f8 has less. */
 static kn_ref co_round(kx_cut *c, int dt, int lanes, kn_ref x) {
     bool    bf = dt == KN_BF16, four = dt == KN_F8E4M3;
@@ -165,7 +177,7 @@ static kn_ref co_round(kx_cut *c, int dt, int lanes, kn_ref x) {
     double  least = four ? 0x1p-6 : 0x1p-14, fixed = four ? 0x1p14 : 0x1p7, most = four ? 464 : 61440;
     kn_ref  nan = kg_float(c->g, KN_F32, (double)NAN);
     if (dt == KN_F16) return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
-    kn_ref bits = kg_bitcast(c->g, x, KN_I32),
+    kn_ref bits = co_bits(c, x, KN_I32),
            sign = co_ins2(c, KN_OP_AND, KN_I32, lanes, bits, co_constant(c, KN_I32, INT32_MIN));
     kn_ref all  = bf ? bits : co_ins2(c, KN_OP_XOR, KN_I32, lanes, bits, sign);
     kn_ref odd =
@@ -176,19 +188,19 @@ static kn_ref co_round(kx_cut *c, int dt, int lanes, kn_ref x) {
     kn_ref y     = co_ins2(c, KN_OP_AND, KN_I32, lanes, up, co_constant(c, KN_I32, ~rest)),
            keeps = co_ins2(c, KN_OP_CMPEQ, KN_BOOL, lanes, x, x);
     if (!bf) {
-        kn_ref ax = kg_bitcast(c->g, all, KN_F32), big = kg_float(c->g, KN_F32, fixed);
+        kn_ref ax = co_bits(c, all, KN_F32), big = kg_float(c->g, KN_F32, fixed);
         kn_ref low    = co_ins2(c, KN_OP_SUB, KN_F32, lanes, co_ins2(c, KN_OP_ADD, KN_F32, lanes, ax, big), big);
         kn_ref is_low = co_ins2(c, KN_OP_CMPLT, KN_BOOL, lanes, ax, kg_float(c->g, KN_F32, least));
         kn_ref fits   = co_ins2(c, four ? KN_OP_CMPLE : KN_OP_CMPLT, KN_BOOL, lanes, ax, kg_float(c->g, KN_F32, most));
-        y             = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){is_low, low, kg_bitcast(c->g, y, KN_F32)}, 3);
+        y             = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){is_low, low, co_bits(c, y, KN_F32)}, 3);
         if (four)
             keeps = fits;
         else
             y = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){fits, y, kg_float(c->g, KN_F32, (double)INFINITY)},
                         3);
-        y = co_ins2(c, KN_OP_OR, KN_I32, lanes, kg_bitcast(c->g, y, KN_I32), sign);
+        y = co_ins2(c, KN_OP_OR, KN_I32, lanes, co_bits(c, y, KN_I32), sign);
     }
-    return kx_node(c, KN_OP_WHERE, dt, lanes, (kn_ref[]){keeps, kg_bitcast(c->g, y, KN_F32), nan}, 3);
+    return kx_node(c, KN_OP_WHERE, dt, lanes, (kn_ref[]){keeps, co_bits(c, y, KN_F32), nan}, 3);
 }
 
 static bool co_rounds(int op) { /* of narrow floats: the f32 operation does not give one */
@@ -222,7 +234,7 @@ static kn_ref co_divide(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b
         q            = kx_node(c, KN_OP_MULACC, fl, lanes, (kn_ref[]){minus, fb, fa}, 3);
     }
     if (small) /* the low bits of what has its units in the last bit */
-        q = kg_bitcast(g, co_ins2(c, KN_OP_ADD, fl, lanes, q, kg_float(g, fl, 0x1.8p23)), wide);
+        q = co_bits(c, co_ins2(c, KN_OP_ADD, fl, lanes, q, kg_float(g, fl, 0x1.8p23)), wide);
     else { /* by way of i64: the least i32 by -1 wraps */
         q = kx_node(c, KN_OP_CAST, KN_I64, lanes, &q, 1);
         q = kx_node(c, KN_OP_CAST, wide, lanes, &q, 1);
@@ -280,22 +292,12 @@ static bool co_by_way_of_i32(const kx_cut *c, int dt, int st) {
     return kn_is_float(dt) && kn_dsize(st) < 4;
 }
 
-static kn_ref co_same_bits(kx_cut *c, kn_ref constant, int dt) {
-    unsigned char bits[8];
-    int           st = kg_dtype(c->g, constant);
-    kn_store_scalar(bits, st,
-                    kn_is_float(st) ? (kn_scalar){.f = kg_const_float(c->g, constant)}
-                                    : (kn_scalar){.i = kg_const_int(c->g, constant)});
-    kn_scalar v = kn_load_scalar(bits, dt);
-    return kn_is_float(dt) ? kg_float(c->g, dt, v.f) : kg_int(c->g, dt, v.i);
-}
-
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
     int       st = kg_dtype(g, src[0]);
     if (op == KN_OP_BITCAST)
-        return kg_op(g, src[0]) == KN_OP_CONST ? co_same_bits(c, src[0], dt) : kg_bitcast(g, src[0], dt);
+        return co_bits(c, src[0], dt);
     if (op == KN_OP_CAST && st == dt) return src[0];
     if (op == KN_OP_CAST && dt == KN_BOOL) {
         kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
