@@ -7,9 +7,10 @@
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
- * of most; where that holds more than there are registers, the same store by store, looking ahead. Where stores are
- * made of so much that a processor sees one at a time (LONG items), two are made in turns, if registers for both are
- * left and SPARE over. Reads and writes of what is written there keep their order. */
+ * of most; where that holds more than there are registers, the same store by store, looking ahead. Two stores are made
+ * in turns if registers for both are left and SPARE over: depth first; or where they are made of so much that a
+ * processor sees one at a time (LONG items), in the order that holds least. Reads and writes of what is written there
+ * keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -27,7 +28,7 @@ typedef struct kl_loop {
 } kl_loop;
 
 /* SCALARS, MASKS: registers that a target gives them. */
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 2, SPARE = 3, AHEAD = 8 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 40, SPARE = 3, AHEAD = 8 };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -285,12 +286,12 @@ static bool stands_behind(const kl_run_order *o, int i) {
 }
 
 /* What two stores are made of, an item of each in turn, in the order that each has alone, the second so far behind. */
-static void pair_stores(kl_run_order *o, int *out, int n, int stores, int lag) {
-    int *start = o->at, *by_store = o->stack, m = 0;
-    memset(start, 0, ((size_t)n + 1) * sizeof *start);
-    for (int k = 0; k < n; k++) start[o->effect[o->alone[k]]]++, o->held[o->alone[k]] = 0;
+static void pair_stores(kl_run_order *o, const int *base, int *out, int n, int stores, int lag) {
+    int *start = (int *)&o->next[o->from], *by_store = o->stack, m = 0; /* of this run: counted anew behind */
+    memset(start, 0, (size_t)n * sizeof *start);
+    for (int k = 0; k < n; k++) start[o->effect[base[k]]]++, o->held[base[k]] = 0;
     for (int s = stores, end = n; s >= 0; s--) end = start[s] = end - start[s];
-    for (int k = 0; k < n; k++) by_store[start[o->effect[o->alone[k]]]++] = o->alone[k]; /* start: now the end */
+    for (int k = 0; k < n; k++) by_store[start[o->effect[base[k]]]++] = base[k]; /* start: now the end */
     for (int s = 0, a = 0; s <= stores; s += 2) {
         int first = a, mid = start[s], b = mid, end = s < stores ? start[s + 1] : mid;
         while (a < mid || b < end) {
@@ -302,33 +303,38 @@ static void pair_stores(kl_run_order *o, int *out, int n, int stores, int lag) {
     }
 }
 
+/* Two stores in turns take no more registers than are left, some to spare counted: of few the count errs by more. */
+static bool pair_fits(kl_run_order *o, const int *paired, int n) {
+    int most[BANKS];
+    count_users(o, paired, n, most);
+    most[VECTOR] += o->vectors > 16 ? SPARE : 2 * SPARE;
+    most[SCALAR] += SPARE;
+    most[MASK] += most[MASK] > 0;
+    return !too_many(o, most);
+}
+
 static const int *choose_order(kl_run_order *o, int n) {
     int        most[BANKS], mixed, stores = n ? o->effect[o->depth_first[n - 1]] : 0;
-    bool       pair = stores > 1 && n / stores >= LONG;
+    bool       wide = stores > 1 && n / stores >= LONG;
     const int *best = o->filled;
+    count_left(o, n);
+    if (stores > 1 && !wide) {
+        pair_stores(o, o->depth_first, o->alone, n, stores, 0);
+        if (pair_fits(o, o->alone, n)) return o->alone;
+    }
     count_users(o, o->depth_first, n, most);
-    if (most[SCALAR] + most[VECTOR] + most[MASK] <= FEW && !pair) return o->depth_first;
+    if (most[SCALAR] + most[VECTOR] + most[MASK] <= FEW && !wide) return o->depth_first;
     fill_backwards(o, o->filled, n, false);
     count_users(o, o->filled, n, most);
-    count_left(o, n);
     mixed = too_many(o, most);
-    if (!mixed && !pair) return o->filled;
+    if (!mixed && !wide) return o->filled;
     fill_backwards(o, o->alone, n, true);
     count_users(o, o->alone, n, most);
     if (too_many(o, most) < mixed) best = o->alone;
-    int cells = 0; /* accumulators have registers of their own */
-    for (int k = 0; k < n; k++) {
-        kn_ref x = o->item[o->depth_first[k]].node;
-        cells += kg_op(o->g, x) == KN_OP_STORE && kg_space(o->g, kg_at(o->g, x, 0)) == KN_REG;
-    }
-    for (int lag = 0; pair && lag < 120; lag += 40) {
+    for (int lag = 0; wide && lag < 3 * LONG; lag += LONG) {
         int *paired = best == o->filled ? o->depth_first : o->filled;
-        pair_stores(o, paired, n, stores, lag);
-        count_users(o, paired, n, most);
-        most[VECTOR] += (o->vectors > 16 ? SPARE : 2 * SPARE) + cells; /* of few the count errs by more */
-        most[SCALAR] += SPARE;
-        most[MASK] += most[MASK] > 0;
-        if (!too_many(o, most)) return paired;
+        pair_stores(o, o->alone, paired, n, stores, lag);
+        if (pair_fits(o, paired, n)) return paired;
     }
     return best;
 }
