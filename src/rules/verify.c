@@ -220,6 +220,15 @@ const char *kn_verify_custom(kn_rw *rw, kn_ref call) {
     return NULL;
 }
 
+const char *kn_verify_ins(kn_rw *rw, kn_ref ins) {
+    const kn_graph *g     = rw->g;
+    int64_t         lanes = kg_field(g, ins, KN_F_INS_lanes);
+    for (uint32_t k = 0; lanes && kg_field(g, ins, KN_F_INS_op) != KN_OP_CAST && k < kg_nsrc(g, ins); k++)
+        if (kg_op(g, kg_at(g, ins, k)) != KN_OP_CONST && !kg_rank(g, kg_at(g, ins, k)))
+            return "of lanes, an operand that is no register of them, nor a constant: a CAST repeats it";
+    return NULL;
+}
+
 const char *kn_verify_call(kn_rw *rw, kn_ref call) {
     for (uint32_t k = 1; k < kg_nsrc(rw->g, call); k++)
         if (!storage_of(rw->g, kg_at(rw->g, call, k))) return "an argument is no storage";

@@ -24,6 +24,7 @@ const char *kn_verify_open(kn_rw *rw, kn_ref sink);
 const char *kn_verify_order(kn_rw *rw, kn_ref linear);
 const char *kn_verify_nesting(kn_rw *rw, kn_ref linear);
 const char *kn_verify_custom(kn_rw *rw, kn_ref call);
+const char *kn_verify_ins(kn_rw *rw, kn_ref ins);
 const char *kn_verify_call(kn_rw *rw, kn_ref call);
 
 #endif

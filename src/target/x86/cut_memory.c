@@ -233,6 +233,8 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool run = a.plain &&
                (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt) : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
     bool gathers = !a.plain && cm_gathers(c, at, dt, w);
+    if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
+    if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
     if (!gathers && (!run || (!still && !cm_masks_lanes(c, dt, w)))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
@@ -240,7 +242,6 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         return kx_pack(c, dt, x, w);
     }
     if (gathers) {
-        if (!(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
         if (kg_dtype(g, place) != KN_INDEX) place = kx_node(c, KN_OP_CAST, KN_INDEX, w, &place, 1);
         place = kg_index(g, a.buffer, &place, 1);
     } else if (!(place = cm_element_place(c, &a, at, d, row, from, w)))
