@@ -68,6 +68,22 @@ static void reaches_kernels(kn_context *kn) {
 }
 API_RUN(reaches_kernels)
 
+/* Past the caches, into storage that lies at a multiple of a register. */
+static void streams(kn_context *kn) {
+    enum { N = 4096 };
+    static float in[N], back[N];
+    for (int i = 0; i < N; i++) in[i] = (float)(i % 91);
+    CHECK_EQ(kn_set_opts(kn, "E_*", "STREAM:0 SPLIT:0:16:UPCAST"), KN_OK);
+    kn_scope  *s = kn_begin(kn);
+    kn_tensor *x = kn_wrap(kn, in, KN_F32, KN_DIMS(N));
+    CHECK_EQ(kn_read(kn_sub(x, kn_flip(x, 0)), KN_F32, back, sizeof back), KN_OK);
+    for (int i = 0; i < N; i++)
+        if (!CHECK_NEAR(back[i], in[i] - in[N - 1 - i], 0)) break;
+    CHECK_EQ(kn_end(s), KN_OK);
+    CHECK_EQ(kn_set_opts(kn, "E_*", NULL), KN_OK);
+}
+API_RUN(streams)
+
 static void says_what_is_wrong(kn_context *kn) {
     bool split;
     CHECK_FAILS(kn, kn_set_opts(kn, "r_*", "SPLIT:0"), KN_ERR_ARG, "kn_set_opts: options: cannot read \"SPLIT:0\"");
@@ -167,6 +183,7 @@ API_RUN(panels_are_kept)
 
 int main(void) {
     RUN(reaches_kernels_on_each_device);
+    RUN(streams_on_each_device);
     RUN(says_what_is_wrong_on_each_device);
     RUN(captured_on_each_device);
     RUN(panels_are_kept_on_each_device);

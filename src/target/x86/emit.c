@@ -621,6 +621,7 @@ static void em_prologue(kx_writer *e) {
 }
 
 static void em_epilogue(kx_writer *e) {
+    if (e->streams) kx_put(e, kx_i(KX_SFENCE, 0));
     kx_put(e, kx_i(KX_VZEROUPPER, 0));
     kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_RSP, KX_IN_MEM), e->args + 48));
     int32_t left = e->pushed;

@@ -26,6 +26,7 @@ typedef struct kx_writer {
     kx_code         code;
     kn_fault       *f;
     bool            avx512, calls, lanes;  /* lanes: calls take them */
+    bool            streams;               /* stores went past the caches: they are seen before the kernel ends */
     int32_t         pushed;                /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
     int32_t         wide;                  /* in the frame: what helpers of lanes take */

@@ -294,6 +294,20 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     }
 }
 
+/* A whole register past the caches, where its place is aligned: only that can go so. */
+static void el_stream(kx_writer *e, int v, int bytes, const kx_ins *m) {
+    int32_t plain = kx_label(&e->code), past = kx_label(&e->code);
+    kx_put(e, el_like(kx_i2(KX_LEA, 8, KX_A, KX_IN_MEM), m));
+    kx_put(e, kx_imm(kx_i2(KX_TESTI, 4, KX_A, 0), bytes - 1));
+    kx_jcc(e, KXCC_NE, plain);
+    kx_put(e, kx_mem(kx_i2(KX_VMOVNTPS, bytes, KX_IN_MEM, v), KX_A, 0));
+    kx_jump(e, past);
+    kx_here(e, plain);
+    kx_put(e, kx_mem(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, v), KX_A, 0));
+    kx_here(e, past);
+    e->streams = true;
+}
+
 /* Lanes of four or eight bytes, `step` apart, one by one. */
 static void el_store_lanes(kx_writer *e, int v, int size, int w, int64_t step, const kx_ins *m) {
     int bytes = w * size;
@@ -512,6 +526,8 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         el_store_bools(e, at, x, w, &m);
     else if (lanes && spot.step != 1)
         el_store_lanes(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
+    else if (lanes && kg_node(g, n)->arg && kx_held_size(e->p, dt) == kn_dsize(dt) && w * kn_dsize(dt) >= 16)
+        el_stream(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), w * kn_dsize(dt), &m);
     else if (lanes)
         el_store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);
     else if (kn_is_float(dt))
