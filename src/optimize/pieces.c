@@ -34,8 +34,8 @@ static bool has_lanes(const kn_graph *g, kn_ref x) {
 typedef struct ko_span { kn_ref lo, hi; } ko_span;
 
 static ko_span span_of(kn_graph *g, kn_ref x, const ko_span *a, const ko_span *b) {
-    int op = kg_op(g, x);
-    switch (op) {
+    int op = kg_op(g, x), dt = kg_dtype(g, x);
+    switch (dt == KN_INDEX ? op : KN_OP_CONST) { /* others wrap */
     case KN_OP_RANGE:
         if (!ko_is_lane((int)kg_field(g, x, KN_F_RANGE_type))) return (ko_span){x, x};
         return (ko_span){kg_idx(g, 0), kg_op2(g, KN_OP_ADD, a->hi, kg_idx(g, -1))};
@@ -54,7 +54,7 @@ static ko_span span_of(kn_graph *g, kn_ref x, const ko_span *a, const ko_span *b
     default: break;
     }
     if (!has_lanes(g, x)) return (ko_span){x, x};
-    return (ko_span){kg_idx(g, kg_min(g, x)), kg_idx(g, kg_max(g, x))};
+    return (ko_span){kg_int(g, dt, kg_min(g, x)), kg_int(g, dt, kg_max(g, x))};
 }
 
 /* The least and the most that x can be over all lanes, as values free of lanes. */
