@@ -10,7 +10,7 @@
 #include "target/x86/encode.h"
 #include "target/x86/x86.h"
 
-enum { KX_MAX_LOOPS = 64, KX_NO_PARTS = 1 << 30, KX_MAX_OPERANDS = 16 };
+enum { KX_MAX_LOOPS = 256, KX_NO_PARTS = 1 << 30, KX_MAX_OPERANDS = 16 };
 typedef enum kx_bank { KX_BANK_GP, KX_BANK_VEC, KX_BANK_MASK, KX_BANKS, KX_BANK_NONE = 255 } kx_bank;
 
 typedef struct kx_value {
