@@ -142,7 +142,7 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     default: return 0;
     }
     for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH; k < kg_nsrc(g, n); k++) {
-        bool   minus;
+        bool   minus = false;
         kn_ref s = kx_term(g, n, k, &minus);
         if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD)
             continue; /* ADD: lane numbers */
