@@ -339,7 +339,7 @@ static bool walks_prefix(const kl_fuse *z, const kl_use *u) {
     for (int i = 0; i < rank; i++) {
         if (dims[i] == 1) continue;
         if (at == gr->nrange || u->idx[i] != gr->range[at]) return false;
-        if (z->range[kg_field(z->r, gr->range[at], KN_F_RANGE_id)].extent != dims[i]) return false; /* a part of it */
+        if (!kg_is_const(z->r, kg_at(z->r, gr->range[at], 0), dims[i])) return false; /* a part of it, perhaps */
         at++;
     }
     return at > 0 || gr->nrange == 0;
