@@ -180,6 +180,11 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
     return dt != KN_INDEX && size >= 4 && w * size >= 16 && step * w * size == (int32_t)(step * w * size);
 }
 
+/* Sixteen bytes from the last to the first. */
+static bool cm_turns_bytes(int dt, int w, int64_t step) {
+    return step == -1 && w == 16 && kn_dsize(dt) == 1 && kn_is_int(dt) && dt != KN_BOOL;
+}
+
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says nothing of what is above the lanes */
     return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16;
 }
@@ -231,7 +236,9 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         return x ? kx_splat(c, x, w) : 0;
     }
     bool run = a.plain &&
-               (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt) : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
+               (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
+                                         : still && (cm_moves_apart(dt, w, a.coef[d->rank - 1]) ||
+                                                     cm_turns_bytes(dt, w, a.coef[d->rank - 1])));
     bool gathers = !a.plain && cm_gathers(c, at, dt, w);
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */

@@ -186,6 +186,14 @@ static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m
     int    bytes = w * size, place[16];
     bool   dbl   = size == 8;
     kx_ins first = el_further(m, size - bytes);
+    if (size == 1) {
+        uint8_t pick[16];
+        for (int l = 0; l < 16; l++) pick[l] = (uint8_t)(15 - l);
+        kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool(e, pick, 16), 0)};
+        kx_load_bits(e, d, 16, first);
+        kx_put(e, kx_with(kx_i3(KX_VPSHUFB, 16, d, d, KX_IN_MEM), &rm));
+        return;
+    }
     if (bytes == 16)
         kx_put(e, el_like(kx_imm(kx_i3(dbl ? KX_VPERMILPDI : KX_VPERMILPSI, 16, d, KX_IN_MEM, 0), dbl ? 1 : 0x1b),
                           &first));
