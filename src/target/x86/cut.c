@@ -432,7 +432,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         bool           lanes = rank && dims[rank - 1] > 1;
         if (!c->mark[x] || op == KN_OP_PARAM || op == KN_OP_BUFFER || op == KN_OP_AFTER || op == KN_OP_INDEX) continue;
         if (dt == KN_VOID || (!lanes && op != KN_OP_STORE)) continue;
-        if (dt == KN_INDEX && op == KN_OP_STORE) most = 8; /* as memory has them */
+        if (dt == KN_INDEX && op == KN_OP_STORE) most = KN_MAX(most, 8); /* as memory has them */
         if (dt == KN_INDEX &&
             (op == KN_OP_LOAD || op == KN_OP_STORE || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;

@@ -46,11 +46,11 @@ void kx_here(kx_writer *e, int32_t label);
 void kx_jcc(kx_writer *e, kx_cond cond, int32_t label);
 void kx_jump(kx_writer *e, int32_t label);
 void kx_refused(kx_writer *e, kn_ref n, const char *what);
-/* Registers that hold n: `scratch` where it is in the frame or a constant. */
 /* a * b + c of lanes or of scalars, with the signs of the product and of what is added: 213 is a = a * b + c, 231 adds
  * to the first. */
 kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool less);
 int        kx_predicate(int op); /* of vcmp, for a comparison of floats */
+/* Registers that hold n: `scratch` where it is in the frame or a constant. */
 int        kx_gp(kx_writer *e, kn_ref n, int scratch);
 int        kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
 int        kx_mask(kx_writer *e, kn_ref n, int scratch);
