@@ -130,6 +130,7 @@ typedef struct rg_rule {
 
 typedef struct rg_group {
     const char *name, *symbol, *doc;
+    bool        lanes; /* its rules match values of lanes alone */
 } rg_group;
 
 enum { RG_GROUPS = 60 };

@@ -477,7 +477,8 @@ void rg_emit_match(const rg_set *set, rg_out *c, rg_out *h) {
         for (int op = 1; op < OP_COUNT; op++) has[g][op] = emit_op(set, c, g, op);
     for (int g = 0; g < set->ngroups; g++) {
         rg_put(c, "static kn_ref match_%s(kn_rw *rw, kn_ref n, const kn_node *nd, uint64_t mask, int *rule) {\n"
-                  "    switch (nd->op) {\n", set->group[g].symbol);
+                  "%s    switch (nd->op) {\n",
+               set->group[g].symbol, set->group[g].lanes ? "    if (!kn_rule_lanes(rw->g, n)) return 0;\n" : "");
         for (int op = 1; op < OP_COUNT; op++)
             if (has[g][op])
                 rg_put(c, "    case KN_OP_%s: return match_%s_%s(rw, n, nd, mask, rule);\n", rg_ops[op].name,
@@ -509,5 +510,7 @@ void rg_emit_match(const rg_set *set, rg_out *c, rg_out *h) {
     rg_put(c, "    {NULL, NULL, NULL, NULL, 0, false},\n};\n\nconst int kn_group_count = %d;\n"
               "const char *const kn_group_names[] = {\n", set->ngroups);
     for (int g = 0; g < set->ngroups; g++) rg_put(c, "    \"%s\",\n", set->group[g].name);
-    rg_put(c, "    NULL,\n};\n");
+    uint64_t lanes = 0;
+    for (int g = 0; g < set->ngroups; g++) lanes |= (uint64_t)set->group[g].lanes << g;
+    rg_put(c, "    NULL,\n};\nconst uint64_t kn_lane_groups = UINT64_C(0x%llx);\n", (unsigned long long)lanes);
 }

@@ -500,8 +500,10 @@ static int parse_group(rg_set *set, lexer *l) {
     char *name = rg_text(start, (size_t)(l->prev_end - start)), *symbol = rg_text(name, strlen(name));
     for (char *p = symbol; *p; p++)
         if (*p == '.') *p = '_';
+    bool lanes = accept(l, "lanes");
     for (int i = 0; i < set->ngroups; i++) {
         if (strcmp(set->group[i].symbol, symbol) != 0) continue;
+        set->group[i].lanes |= lanes;
         if (l->kind != T_STRING) return i;
         if (*set->group[i].doc) rg_die(l->file, l->tok_line, "group %s has been described already", name);
         set->group[i].doc = rg_text(l->start + 1, l->len - 2);
@@ -514,7 +516,7 @@ static int parse_group(rg_set *set, lexer *l) {
         doc = rg_text(l->start + 1, l->len - 2);
         advance(l);
     }
-    set->group[set->ngroups] = (rg_group){name, symbol, doc};
+    set->group[set->ngroups] = (rg_group){name, symbol, doc, lanes};
     return set->ngroups++;
 }
 

@@ -22,7 +22,7 @@ static bool find_bound(kl_kernel *k) {
 
 bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f) {
     const kt_target *t = kt_of(&p->target);
-    if (!kl_rewrite_kernel(p, k, t->groups, f)) return false;
+    if (!kl_rewrite_kernel(p, k, t->groups[p->target.level], f)) return false;
     if (k->symbolic && !find_bound(k)) return kn_oom(f);
     return !t->cut || t->cut(k->g, &k->root, &p->target, f) || kl_stage_fault("select", k->g, f);
 }

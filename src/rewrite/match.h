@@ -21,6 +21,11 @@ static inline bool kn_rule_is(const kn_node *d, int64_t v) { return d->op == KN_
 static inline bool kn_rule_is_float(const kn_node *d, double v) {
     return d->op == KN_OP_CONST && kn_rule_const_is_float(d, v);
 }
+static inline bool kn_rule_lanes(const kn_graph *g, kn_ref n) {
+    int            rank;
+    const int64_t *dims = kg_shape(g, n, &rank);
+    return rank && dims[rank - 1] > 1;
+}
 /* u64 values beyond int64 have no upper bound to reason with. */
 static inline bool kn_rule_unbounded(const kn_graph *g, kn_ref n) {
     return kg_dtype(g, n) == KN_U64 && kg_max(g, n) == INT64_MAX;

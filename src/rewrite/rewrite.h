@@ -27,6 +27,7 @@ extern const kn_rule_info kn_rules[];
 extern const int          kn_rule_count;
 extern const char *const  kn_group_names[]; /* by the number of the group's bit: "algebra" */
 extern const int          kn_group_count;
+extern const uint64_t     kn_lane_groups; /* bits of the groups that match values of lanes alone */
 
 typedef struct kn_rw {
     kn_graph *g;

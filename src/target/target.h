@@ -45,7 +45,7 @@ typedef struct kt_output {
 struct kt_target {
     const char *name;
     bool        machine; /* gives machine code, not source */
-    uint64_t    groups;  /* rules of Select */
+    uint64_t    groups[4]; /* rules of Select, by level */
     /* Code of that choice runs on this machine; KN_ERR_DEVICE: what the machine lacks. NULL: it does. */
     bool (*runs)(const kt_choice *c, kn_fault *f);
     /* Cuts the table of the machine down to what the target uses of it. NULL: all. */

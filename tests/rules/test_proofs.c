@@ -527,7 +527,8 @@ static void tests_of_rules_hold(void) {
         kn_graph *g = kg_new(NULL); /* its own, so that the order of nodes is that of the test */
         if (!CHECK(g)) break;
         for (int k = 0; k < t->nvars; k++) {
-            kn_ref        none = kg_list(g, KN_OP_STACK, NULL, 0);
+            bool          lanes = t->groups & kn_lane_groups;
+            kn_ref        shape = kg_dims_node(g, (int64_t[]){8}, lanes);
             const int64_t w[KN_PARAM_WORDS] = {k,
                                                t->var[k].dtype,
                                                0,
@@ -535,9 +536,9 @@ static void tests_of_rules_hold(void) {
                                                0,
                                                t->var[k].bounded ? t->var[k].lo : INT64_MIN,
                                                t->var[k].bounded ? t->var[k].hi : INT64_MAX};
-            bool          range = t->var[k].bounded && t->var[k].lo == 0 && t->var[k].dtype == KN_INDEX;
+            bool          range = !lanes && t->var[k].bounded && t->var[k].lo == 0 && t->var[k].dtype == KN_INDEX;
             v[k] = range ? kg_range(g, kg_idx(g, t->var[k].hi + 1), k, KN_AXIS_LOOP)
-                         : kg_make(g, KN_OP_PARAM, 0, kg_intern_words(g, w, KN_PARAM_WORDS), &none, 1);
+                         : kg_make(g, KN_OP_PARAM, 0, kg_intern_words(g, w, KN_PARAM_WORDS), &shape, 1);
         }
         kn_rw_init(&rw, g, &f);
         rw.fired     = fired;

@@ -856,4 +856,4 @@ static bool render_c(const kn_graph *g, kn_ref linear, const char *symbol, const
     return ok;
 }
 
-const kt_target kt_c = {.name = "c", .groups = KN_G_decomp | KN_G_select_c, .render = render_c};
+const kt_target kt_c = {.name = "c", .groups = {KN_G_decomp | KN_G_select_c}, .render = render_c};

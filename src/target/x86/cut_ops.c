@@ -35,11 +35,6 @@ static bool co_cast_form(const kx_cut *c, int dt, int st) {
     return !kn_is_float(dt) || s <= 4 || c->avx512;
 }
 
-/* Division by a power of two, which shifts, or keeps low bits: both floor. */
-static bool co_is_power(const kx_cut *c, int op, int dt, int64_t by) {
-    return by > 0 && !(by & (by - 1)) && (op == KN_OP_MOD || co_shift_form(c, dt, 0));
-}
-
 /* Quotients of floats, of integers that a float has exactly, are on the right side of every whole number. */
 static bool co_divides_reals(const kx_cut *c, int dt) {
     return kn_dsize(dt) < 4 || (kn_dsize(dt) == 4 && c->avx512);
@@ -58,7 +53,7 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
         return co_compare_form(op, st);
     if (dt == KN_BOOL) {
         return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
-               op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN || op == KN_OP_WHERE;
+               op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN;
     }
     if (co_is_narrow(dt) && op == KN_OP_MULACC) return false; /* of three f32: not rounded once */
     switch (op) {
@@ -79,8 +74,8 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_NOT: return !fl;
     case KN_OP_SHL:
     case KN_OP_SHR: return co_shift_form(c, dt, by);
-    case KN_OP_IDIV: return kx_divides_lanes(dt, by) || co_is_power(c, op, dt, by) || co_divides_reals(c, dt);
-    case KN_OP_MOD: return kx_divides_lanes(dt, by) || co_is_power(c, op, dt, by) || co_divides_reals(c, dt);
+    case KN_OP_IDIV:
+    case KN_OP_MOD: return kx_divides_lanes(dt, by) || co_divides_reals(c, dt);
     case KN_OP_SIN:
     case KN_OP_POW: return fl && size == 8; /* one call for all lanes */
     case KN_OP_THREEFRY:
@@ -107,7 +102,7 @@ int kx_between(const kx_cut *c, kn_ref n) {
     int     op = kg_op(c->g, n), dt = kg_dtype(c->g, n);
     int64_t by = op == KN_OP_IDIV || op == KN_OP_MOD ? co_by(c->g, n) : 0;
     if (op == KN_OP_CAST && kn_is_float(kg_dtype(c->g, kg_at(c->g, n, 0))) && kn_is_int(dt)) return 4;
-    if (!by || !kn_is_int(dt) || kx_divides_lanes(dt, by) || co_is_power(c, op, dt, by)) return 1;
+    if (!by || !kn_is_int(dt) || kx_divides_lanes(dt, by)) return 1;
     return kn_dsize(dt) < 4 ? 4 : dt == KN_INDEX || co_divides_reals(c, dt) ? 8 : 1;
 }
 
@@ -322,17 +317,8 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     }
     if (lanes && k == 1 && co_is_narrow(dt) && co_rounds(op))
         return co_round(c, dt, lanes, kx_node(c, op, KN_F32, lanes, src, 1));
-    if (lanes && op == KN_OP_WHERE && dt == KN_BOOL) {
-        kn_ref not = kx_node(c, KN_OP_NOT, KN_BOOL, lanes, src, 1);
-        return co_ins2(c, KN_OP_OR, KN_BOOL, lanes, co_ins2(c, KN_OP_AND, KN_BOOL, lanes, src[0], src[1]),
-                       co_ins2(c, KN_OP_AND, KN_BOOL, lanes, not, src[2]));
-    }
     if (op == KN_OP_THREEFRY) return co_threefry(c, lanes, src[0], src[1]);
-    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD) && !kx_divides_lanes(dt, co_by(g, n))) {
-        int64_t by = co_by(g, n);
-        if (!co_is_power(c, op, dt, by)) return co_divide(c, op, dt, lanes, src[0], src[1]);
-        if (op == KN_OP_MOD) return co_ins2(c, KN_OP_AND, dt, lanes, src[0], co_constant(c, dt, by - 1)); /* floors */
-        return kx_combine(c, KN_OP_SHR, dt, lanes, src[0], co_constant(c, dt, __builtin_ctzll((unsigned long long)by)));
-    }
+    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD) && !kx_divides_lanes(dt, co_by(g, n)))
+        return co_divide(c, op, dt, lanes, src[0], src[1]);
     return k == 2 ? kx_combine(c, op, dt, lanes, src[0], src[1]) : kx_node(c, op, dt, lanes, src, (int)k);
 }

@@ -9,6 +9,8 @@
 
 #if KN_TARGET_X86
 
+#define KX_GROUPS (KN_G_decomp | KN_G_decomp_random | KN_G_select_x86)
+
 static bool kt_x86_runs(const kt_choice *c, kn_fault *f) {
     uint64_t lacks = (c->level == KX_AVX512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2) & ~kx_cpu_features();
     kn_str   names;
@@ -42,11 +44,15 @@ static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, 
 
 const kt_target kt_x86 = {.name    = "x86",
                           .machine = true,
-                          .groups  = KN_G_decomp | KN_G_decomp_random | KN_G_select_x86,
+                          .groups  = {[KX_SCALAR] = KX_GROUPS,
+                                      [KX_AVX2]   = KX_GROUPS | KN_G_select_x86_lanes,
+                                      [KX_AVX512] = KX_GROUPS | KN_G_select_x86_lanes},
                           .runs    = kt_x86_runs,
                           .fit     = kt_x86_fit,
                           .cut     = kt_x86_cut,
                           .render  = kt_x86_render};
+
+#undef KX_GROUPS
 
 bool kt_x86_options(const char *text, kt_choice *c, kn_fault *f) {
     static const struct {

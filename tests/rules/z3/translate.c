@@ -302,6 +302,13 @@ static Z3_ast call_term(kz_prover *q, const char *name, const Z3_ast *s, int bit
         split_cases(q, s[0], bits, false);
         return Z3_mk_or(c, (unsigned)q->nsplit, q->split);
     }
+    if (!strcmp(name, "log2") && !all) {
+        Z3_ast r = kz_whole(q, bits, -1);
+        for (int k = 0; k < bits - 1; k++)
+            r = Z3_mk_ite(c, Z3_mk_bvsge(c, s[0], kz_whole(q, bits, (int64_t)1 << k)), kz_whole(q, bits, k), r);
+        *truth = false;
+        return r;
+    }
     q->cannot = true;
     return Z3_mk_true(c);
 }
