@@ -129,6 +129,7 @@ static void search(const kn_proof *p) {
     if (speaks_of(p, false)) {
         if (!strcmp(kn_rules[p->rule].exact, "index")) ints = climb(p, all, 1, 0, false, &took);
         if (!ints) ints = climb(p, ladder, KN_COUNT(ladder), 0, false, &took);
+        if (!ints && speaks_of(p, true)) ints = climb(p, ladder, KN_COUNT(ladder), 16, false, &took); /* needs both */
     } else if (!speaks_of(p, true)) {
         ints = climb(p, bools, 1, 0, false, &took);
     }

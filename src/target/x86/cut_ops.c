@@ -27,12 +27,12 @@ static bool co_is_narrow(int dt) {
 static bool co_cast_form(const kx_cut *c, int dt, int st) {
     int d = kn_dsize(dt), s = kn_dsize(st);
     if (dt == st) return true;
-    if (dt == KN_BOOL) return co_compare_form(KN_OP_CMPNE, st);
-    if (st == KN_BOOL) return true;
-    if (co_is_narrow(dt)) return kn_is_float(st) ? s <= 4 : s < 4; /* f32 has those exactly: rounded once */
+    if (dt == KN_BOOL) return false;
+    if (st == KN_BOOL) return d == 4 || co_is_narrow(dt) || (c->avx512 && d == 8);
+    if (co_is_narrow(dt)) return kn_is_float(st) && s <= 4;
     if (kn_is_float(dt) && kn_is_float(st)) return true;
-    if (kn_is_float(st)) return c->avx512 || (s <= 4 && (dt == KN_I32 || d < 4));
-    return !kn_is_float(dt) || s <= 4 || c->avx512;
+    if (kn_is_float(st)) return d >= 4 && (c->avx512 || (s <= 4 && dt == KN_I32));
+    return !kn_is_float(dt) || s == 4 || (c->avx512 && s == 8);
 }
 
 /* Quotients of floats, of integers that a float has exactly, are on the right side of every whole number. */
@@ -101,7 +101,6 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
 int kx_between(const kx_cut *c, kn_ref n) {
     int     op = kg_op(c->g, n), dt = kg_dtype(c->g, n);
     int64_t by = op == KN_OP_IDIV || op == KN_OP_MOD ? co_by(c->g, n) : 0;
-    if (op == KN_OP_CAST && kn_is_float(kg_dtype(c->g, kg_at(c->g, n, 0))) && kn_is_int(dt)) return 4;
     if (!by || !kn_is_int(dt) || kx_divides_lanes(dt, by)) return 1;
     return kn_dsize(dt) < 4 ? 4 : dt == KN_INDEX || co_divides_reals(c, dt) ? 8 : 1;
 }
@@ -280,13 +279,6 @@ static kn_ref co_threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
                    lo);
 }
 
-static bool co_by_way_of_i32(const kx_cut *c, int dt, int st) {
-    if (co_is_narrow(dt)) return false;
-    if (st == KN_BOOL) return kn_dsize(dt) != 4 && (!c->avx512 || kn_dsize(dt) < 4);
-    if (kn_is_float(st)) return kn_is_int(dt) && kn_dsize(dt) < 4;
-    return kn_is_float(dt) && kn_dsize(st) < 4;
-}
-
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
@@ -294,25 +286,9 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     if (op == KN_OP_BITCAST)
         return co_bits(c, src[0], dt);
     if (op == KN_OP_CAST && st == dt) return src[0];
-    if (op == KN_OP_CAST && dt == KN_BOOL) {
-        kn_ref zero = kn_is_float(st) ? kg_float(g, st, 0) : kg_int(g, st, 0);
-        return co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, src[0], zero);
-    }
-    if (lanes && op == KN_OP_CAST && dt != KN_I32 && co_by_way_of_i32(c, dt, st)) {
-        kn_ref wide = kx_node(c, KN_OP_CAST, KN_I32, lanes, src, 1);
-        if (kn_is_float(st)) { /* both saturate */
-            bool    sign = kn_dtypes[dt].kind == 'I';
-            int64_t most = ((int64_t)1 << (8 * kn_dsize(dt) - sign)) - 1;
-            wide         = co_ins2(c, KN_OP_MAX, KN_I32, lanes, wide, co_constant(c, KN_I32, sign ? -most - 1 : 0));
-            wide         = co_ins2(c, KN_OP_MIN, KN_I32, lanes, wide, co_constant(c, KN_I32, most));
-        }
-        return kx_node(c, KN_OP_CAST, dt, lanes, &wide, 1);
-    }
-    if (lanes && op == KN_OP_CAST && co_is_narrow(dt) && (!kn_is_float(st) || st != dt)) {
-        kn_ref wide = src[0];
-        if (st == KN_BOOL) return kx_node(c, op, dt, lanes, src, 1);
-        if (!kn_is_float(st)) wide = kx_node(c, KN_OP_CAST, KN_I32, lanes, &wide, 1);
-        if (st != KN_F32) wide = kx_node(c, KN_OP_CAST, KN_F32, lanes, &wide, 1);
+    if (op == KN_OP_CAST && dt == KN_BOOL) return kx_refuse(c, n, "a bool is made by the rule cast_to_bool"), 0;
+    if (lanes && op == KN_OP_CAST && co_is_narrow(dt) && st != KN_BOOL) {
+        kn_ref wide = st == KN_F32 ? src[0] : kx_node(c, KN_OP_CAST, KN_F32, lanes, src, 1);
         return co_round(c, dt, lanes, wide);
     }
     if (lanes && k == 1 && co_is_narrow(dt) && co_rounds(op))
