@@ -11,8 +11,7 @@
 
 static bool co_shift_form(const kx_cut *c, int dt, int64_t count) {
     int size = kn_dsize(dt);
-    if (size <= 2) return c->avx512 || (count >= 0 && count < 16);
-    return true;
+    return size > 2 || (size == 2 && (c->avx512 || count >= 0));
 }
 
 static bool co_compare_form(int op, int st) {
@@ -59,7 +58,7 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     switch (op) {
     case KN_OP_ADD:
     case KN_OP_SUB: return true;
-    case KN_OP_MUL: return true;
+    case KN_OP_MUL: return size > 1;
     case KN_OP_MAX:
     case KN_OP_MIN: return fl || size < 8 || c->avx512;
     case KN_OP_MULACC:
@@ -139,16 +138,6 @@ static kn_ref co_constant(kx_cut *c, int dt, int64_t v) {
 static kn_ref co_as(kx_cut *c, int dt, int lanes, kn_ref x) {
     if (kg_op(c->g, x) == KN_OP_CONST) return co_constant(c, dt, kg_const_int(c->g, x));
     return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
-}
-
-/* There is no product of bytes, nor a shift: in words, of which the low bytes are kept. */
-static bool co_in_words(int op, int dt) {
-    return kn_dsize(dt) == 1 && kn_is_int(dt) && dt != KN_BOOL &&
-           (op == KN_OP_MUL || op == KN_OP_SHL || op == KN_OP_SHR);
-}
-static kn_ref co_words(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
-    int wide = dt == KN_U8 ? KN_U16 : KN_I16;
-    return co_as(c, dt, lanes, co_ins2(c, op, wide, lanes, co_as(c, wide, lanes, a), co_as(c, wide, lanes, b)));
 }
 
 /* The bits of x in another dtype: of a constant a constant, which lanes take as it is. */
@@ -243,7 +232,6 @@ static kn_ref co_divide(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b
 kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
     if (lanes && co_is_narrow(dtype) && co_rounds(op))
         return co_round(c, dtype, lanes, co_ins2(c, op, KN_F32, lanes, a, b));
-    if (lanes && co_in_words(op, dtype)) return co_words(c, op, dtype, lanes, a, b);
     return co_ins2(c, op, dtype, lanes, a, b);
 }
 
