@@ -5,7 +5,7 @@ cd "$1"
 find src cli -name '*.[ch]' -o -name '*.def' -o -name '*.rules' 2>/dev/null | LC_ALL=C sort | xargs awk '
 BEGIN {
     # Folders on one line do not know each other.
-    n = split("base|dialect|rewrite device|rules target|optimize|lower|runtime|tensor|nn format|llm viz|cli", row, "|")
+    n = split("base|dialect|rewrite device|rules|target|optimize|lower|runtime|tensor|nn format|llm viz|cli", row, "|")
     for (i = 1; i <= n; i++) {
         m = split(row[i], peers, " ")
         for (k = 1; k <= m; k++) rank[peers[k]] = i
