@@ -16,6 +16,7 @@ kn_ref kn_decomp_pow(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_threefry(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_sqrt(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_trunc(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_divide(kn_rw *rw, kn_ref n);
 
 /* ---- for the files decomp*.c ----------------------------------------------------------------------------------- */
 static inline kn_ref xp_f32(kn_graph *g, double v) {

@@ -23,7 +23,8 @@ static const firing_way ways[] = {
     {"x86:avx2", KN_STAGE_SELECT, 0},
     {"x86:avx512", KN_STAGE_SELECT, 0},
 #elif defined(KN_G_select_x86) /* its rules at least, on another machine */
-    {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_select_x86 | KN_G_select_x86_lanes | KN_G_select_x86_avx2},
+    {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_select_x86 | KN_G_select_x86_lanes |
+                               KN_G_select_x86_avx2 | KN_G_select_x86_avx512},
 #endif
     /* a target without any function, roots included */
     {"c", KN_STAGE_EXPAND, KN_G_decomp | KN_G_decomp_round | KN_G_decomp_random},

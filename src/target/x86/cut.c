@@ -438,7 +438,6 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             c->index = KN_I64;
         most = KN_MAX(most, dt == KN_INDEX ? 4 : ct_value_size(c, dt));
         if (op == KN_OP_WHERE) most = KN_MAX(most, ct_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
-        most  = KN_MAX(most, kx_between(c, x));
         least = KN_MIN(least, dt == KN_INDEX ? 4 : kn_dsize(dt));
     }
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {

@@ -75,8 +75,6 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
 /* op has a form on lanes: dtype of the result, of the first source, and what a shift or division is by (0: not
  * constant). */
 bool kx_has_form(const kx_cut *c, kn_ref n);
-/* Bytes of the widest lane on the way to n, where n and its sources may have narrower ones. */
-int    kx_between(const kx_cut *c, kn_ref n);
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
 kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b);
 

@@ -34,11 +34,6 @@ static bool co_cast_form(const kx_cut *c, int dt, int st) {
     return !kn_is_float(dt) || s == 4 || (c->avx512 && s == 8);
 }
 
-/* Quotients of floats, of integers that a float has exactly, are on the right side of every whole number. */
-static bool co_divides_reals(const kx_cut *c, int dt) {
-    return kn_dsize(dt) < 4 || (kn_dsize(dt) == 4 && c->avx512);
-}
-
 static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     int  size = kn_dsize(dt);
     bool fl   = kn_is_float(dt);
@@ -74,7 +69,7 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_SHL:
     case KN_OP_SHR: return co_shift_form(c, dt, by);
     case KN_OP_IDIV:
-    case KN_OP_MOD: return kx_divides_lanes(dt, by) || co_divides_reals(c, dt);
+    case KN_OP_MOD: return kx_divides_lanes(dt, by);
     case KN_OP_SIN:
     case KN_OP_POW: return fl && size == 8; /* one call for all lanes */
     case KN_OP_THREEFRY:
@@ -95,13 +90,6 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
     if (op == KN_OP_LOAD) return true;
     if (op == KN_OP_REDUCE) return co_form_of(c, (int)kg_field(g, n, KN_F_REDUCE_op), dt, dt, -1);
     return co_form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), co_by(g, n));
-}
-
-int kx_between(const kx_cut *c, kn_ref n) {
-    int     op = kg_op(c->g, n), dt = kg_dtype(c->g, n);
-    int64_t by = op == KN_OP_IDIV || op == KN_OP_MOD ? co_by(c->g, n) : 0;
-    if (!by || !kn_is_int(dt) || kx_divides_lanes(dt, by)) return 1;
-    return kn_dsize(dt) < 4 ? 4 : dt == KN_INDEX || co_divides_reals(c, dt) ? 8 : 1;
 }
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
@@ -132,12 +120,6 @@ static kn_ref co_ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) 
 
 static kn_ref co_constant(kx_cut *c, int dt, int64_t v) {
     return kg_int(c->g, dt, v);
-}
-
-/* x, lanes of integers or a CONST, in another dtype. */
-static kn_ref co_as(kx_cut *c, int dt, int lanes, kn_ref x) {
-    if (kg_op(c->g, x) == KN_OP_CONST) return co_constant(c, dt, kg_const_int(c->g, x));
-    return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
 }
 
 /* The bits of x in another dtype: of a constant a constant, which lanes take as it is. */
@@ -189,44 +171,6 @@ static kn_ref co_round(kx_cut *c, int dt, int lanes, kn_ref x) {
 static bool co_rounds(int op) { /* of narrow floats: the f32 operation does not give one */
     return op == KN_OP_ADD || op == KN_OP_SUB || op == KN_OP_MUL || op == KN_OP_DIV || op == KN_OP_SQRT ||
            op == KN_OP_RECIP;
-}
-
-/* Quotient and remainder by way of floats; q is rounded down, 0 where b is. */
-static kn_ref co_divide(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
-    kn_graph *g     = c->g;
-    bool      small = kn_dsize(dt) < 4, sign = kn_dtypes[dt].kind == 'I', constant = kg_op(g, b) == KN_OP_CONST;
-    int       fl = small ? KN_F32 : KN_F64, wide = small ? KN_I32 : dt;
-    kn_ref    wa = small ? co_as(c, wide, lanes, a) : a, wb = small ? co_as(c, wide, lanes, b) : b, fb, fa;
-    fa        = kg_op(g, a) == KN_OP_CONST ? kg_float(g, fl, (double)kg_const_int(g, a))
-                                           : kx_node(c, KN_OP_CAST, fl, lanes, &wa, 1);
-    double by = constant ? (double)kg_const_int(g, b) : 0;
-    fb        = constant ? kg_float(g, fl, by) : kx_node(c, KN_OP_CAST, fl, lanes, &wb, 1);
-    kn_ref q;
-    if (by != 0) /* of a + 1/2: what is rounded cannot reach a whole number */
-        q = kx_node(c, KN_OP_MULACC, fl, lanes,
-                    (kn_ref[]){fa, kg_float(g, fl, 1 / by), kg_float(g, fl, 0.5 / fabs(by))}, 3);
-    else
-        q = co_ins2(c, KN_OP_DIV, fl, lanes, fa, fb);
-    if (sign || small || op == KN_OP_MOD) {
-        kn_ref t = kx_node(c, KN_OP_TRUNC, fl, lanes, &q, 1), over = co_ins2(c, KN_OP_CMPGT, KN_BOOL, lanes, t, q);
-        kn_ref one = kg_float(g, fl, 1), less[] = {over, co_ins2(c, KN_OP_SUB, fl, lanes, t, one), t};
-        q = sign ? kx_node(c, KN_OP_WHERE, fl, lanes, less, 3) : t;
-    }
-    if (op == KN_OP_MOD) { /* exact */
-        kn_ref minus = kx_node(c, KN_OP_NEG, fl, lanes, &q, 1);
-        q            = kx_node(c, KN_OP_MULACC, fl, lanes, (kn_ref[]){minus, fb, fa}, 3);
-    }
-    if (small) /* the low bits of what has its units in the last bit */
-        q = co_bits(c, co_ins2(c, KN_OP_ADD, fl, lanes, q, kg_float(g, fl, 0x1.8p23)), wide);
-    else { /* by way of i64: the least i32 by -1 wraps */
-        q = kx_node(c, KN_OP_CAST, KN_I64, lanes, &q, 1);
-        q = kx_node(c, KN_OP_CAST, wide, lanes, &q, 1);
-    }
-    if (by == 0) {
-        kn_ref zero = co_constant(c, wide, 0), some = co_ins2(c, KN_OP_CMPNE, KN_BOOL, lanes, wb, zero);
-        q = kx_node(c, KN_OP_WHERE, wide, lanes, (kn_ref[]){some, q, op == KN_OP_MOD ? wa : zero}, 3);
-    }
-    return small ? co_as(c, dt, lanes, q) : q;
 }
 
 kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
@@ -282,7 +226,5 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     if (lanes && k == 1 && co_is_narrow(dt) && co_rounds(op))
         return co_round(c, dt, lanes, kx_node(c, op, KN_F32, lanes, src, 1));
     if (op == KN_OP_THREEFRY) return co_threefry(c, lanes, src[0], src[1]);
-    if (lanes && (op == KN_OP_IDIV || op == KN_OP_MOD) && !kx_divides_lanes(dt, co_by(g, n)))
-        return co_divide(c, op, dt, lanes, src[0], src[1]);
     return k == 2 ? kx_combine(c, op, dt, lanes, src[0], src[1]) : kx_node(c, op, dt, lanes, src, (int)k);
 }
