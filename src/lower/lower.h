@@ -50,7 +50,7 @@ typedef struct kl_kernel {
     kd_frame  frame; /* kt_output's */
     uint8_t   unwind[KT_UNWIND];
     bool      machine; /* source is machine code */
-    uint32_t  spills;  /* kt_output's */
+    uint32_t  spills, remade; /* kt_output's */
     int       narrow;  /* how often Optimize was asked to hold less at a time, as it spilled */
     kd_fn     fn; /* loaded code, or NULL: interpreted */
 } kl_kernel;

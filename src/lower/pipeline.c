@@ -190,7 +190,7 @@ static void drop_code(const kl_program *p, kl_kernel *k) {
     if (k->source) kn_free(p->alloc, k->source, k->source_len + 1);
     if (k->listing) kn_free(p->alloc, k->listing, k->listing_len + 1);
     k->source = k->listing = NULL;
-    k->spills = 0;
+    k->spills = k->remade = 0;
 }
 
 /* The kernel in a graph of its own: ids, and so the order of what is made next, hang on nothing that was tried. */
@@ -213,19 +213,22 @@ static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_ru
     return *same || lower_kernel(p, k, run, s + 1, last, f);
 }
 
-/* A kernel through all its stages, narrowed until its innermost loops spill nothing. What is narrower is taken if it
- * spills less than half as much: a value in the frame costs less than half a tile. */
+/* What a kernel does for want of registers in its innermost loops. */
+static uint32_t is_crowded(const kl_kernel *k) { return k->spills + k->remade; }
+
+/* A kernel through all its stages, narrowed until its innermost loops hold what they need. What is narrower is taken if
+ * it does less than half as much for want of registers: that costs less than half a tile. */
 static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fault *f) {
-    kl_kernel whole = *k, best = {.spills = UINT32_MAX};
+    kl_kernel whole = *k, best = {.spills = INT32_MAX};
     bool      ok = true, same = false;
-    for (int narrow = 0; ok && narrow <= KO_NARROWEST && best.spills; narrow++) {
+    for (int narrow = 0; ok && narrow <= KO_NARROWEST && is_crowded(&best); narrow++) {
         kn_fault  own = {0};
         kl_kernel now;
         ok         = copy_kernel(p, &now, &whole, &own);
         now.narrow = narrow;
         ok         = ok && try_kernel(p, &now, narrow ? &best : NULL, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (ok && !same && now.spills < best.spills / 2 + best.spills % 2) {
+        if (ok && !same && is_crowded(&now) < (is_crowded(&best) + 1) / 2) {
             kl_kernel worse = best;
             best            = now;
             now             = worse;

@@ -19,5 +19,6 @@ bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f) {
     k->frame       = out.frame;
     memcpy(k->unwind, out.unwind, sizeof k->unwind);
     k->spills     = out.spills;
+    k->remade     = out.remade;
     return true;
 }

@@ -40,6 +40,7 @@ typedef struct kt_output {
     kd_frame frame;
     uint8_t  unwind[KT_UNWIND];
     uint32_t spills; /* of machine code: registers that were put by in an innermost loop, stores and loads */
+    uint32_t remade; /* instructions that make a value again there, for want of registers */
 } kt_output;
 
 struct kt_target {

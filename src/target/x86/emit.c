@@ -360,22 +360,21 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
 }
 
 /* A value's register from its place in the frame, or back. */
-static void em_move_frame(kx_writer *e, const kx_split *s, bool back) {
-    const kx_value *v     = &e->p->value[s->value];
+static void em_move_frame(kx_writer *e, kn_ref value, int reg, bool back) {
+    const kx_value *v     = &e->p->value[value];
     int             bytes = KN_MAX(v->bytes, 16);
     switch (v->bank) {
     case KX_BANK_GP:
-        kx_put(e, em_in_frame(back ? kx_i2(KX_MOV_ST, 8, KX_IN_MEM, s->reg) : kx_i2(KX_MOV, 8, s->reg, KX_IN_MEM),
-                              v->slot));
+        kx_put(e, em_in_frame(back ? kx_i2(KX_MOV_ST, 8, KX_IN_MEM, reg) : kx_i2(KX_MOV, 8, reg, KX_IN_MEM), v->slot));
         return;
     case KX_BANK_VEC:
-        kx_put(e, em_in_frame(back ? kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, s->reg)
-                                   : kx_i2(KX_VMOVUPS, bytes, s->reg, KX_IN_MEM),
+        kx_put(e, em_in_frame(back ? kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, reg)
+                                   : kx_i2(KX_VMOVUPS, bytes, reg, KX_IN_MEM),
                               v->slot));
         return;
     default:
-        kx_put(e, em_in_frame(back ? kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, s->reg) : kx_i2(KX_KMOVQ, 0, s->reg, KX_IN_MEM),
-                              v->slot));
+        kx_put(e,
+               em_in_frame(back ? kx_i2(KX_KMOVQ_ST, 0, KX_IN_MEM, reg) : kx_i2(KX_KMOVQ, 0, reg, KX_IN_MEM), v->slot));
     }
 }
 
@@ -393,14 +392,15 @@ static void em_set_scratch(kx_writer *e, bool roomy) {
  * comes when it runs, and goes back behind its last round. */
 static void em_put_away(kx_writer *e, int loop, bool back) {
     for (size_t k = 0; k < e->p->nsplit; k++)
-        if (e->p->split[k].loop == loop && e->p->split[k].away) em_move_frame(e, &e->p->split[k], !back);
+        if (e->p->split[k].loop == loop && e->p->split[k].away)
+            em_move_frame(e, e->p->split[k].value, e->p->split[k].reg, !back);
 }
 
 static void em_lend(kx_writer *e, int loop) {
     for (size_t k = 0; k < e->p->nsplit; k++) {
         const kx_split *s = &e->p->split[k];
         if (s->loop != loop || s->away) continue;
-        em_move_frame(e, s, false);
+        em_move_frame(e, s->value, s->reg, false);
         e->p->value[s->value].reg = (int8_t)s->reg;
     }
     if (e->p->loop[loop].roomy) em_set_scratch(e, true);
@@ -411,8 +411,12 @@ static void em_take_back(kx_writer *e, int loop) {
     for (size_t k = 0; k < e->p->nsplit; k++) {
         const kx_split *s = &e->p->split[k];
         if (s->loop != loop || s->away) continue;
-        if (s->written) em_move_frame(e, s, true);
+        if (s->written) em_move_frame(e, s->value, s->reg, true);
         e->p->value[s->value].reg = -1;
+    }
+    for (size_t k = e->moves; k-- > 0 && e->p->move[k].at > e->p->loop[loop].open;) {
+        kx_value *v = &e->p->value[e->p->move[k].value];
+        v->reg      = v->home;
     }
 }
 
@@ -509,21 +513,74 @@ static void em_emit_value(kx_writer *e, kn_ref n) {
         kx_emit_integer(e, n);
 }
 
+static void em_list_node(kx_writer *e, kn_ref n) {
+    if (!e->list) return;
+    kn_str_puts(e->list, "  ; ");
+    kg_print_node(e->g, n, e->list);
+    if (kg_cause(e->g, n) && kn_why_in_source(kg_why(e->g))) {
+        kn_str_puts(e->list, "  # ");
+        kn_print_cause(kg_why(e->g), kg_cause(e->g, n), e->list);
+    }
+    kn_str_puts(e->list, "\n");
+}
+
+/* A value's register to the one kept for it beside, or back. */
+static void em_move_aside(kx_writer *e, const kx_move *m, bool back) {
+    bool scalar = e->p->value[m->value].bank == KX_BANK_GP;
+    kx_put(e, back ? kx_i2(scalar ? KX_VMOVQ_R : KX_KMOVW_KR, 0, m->reg, m->side)
+                   : kx_i2(scalar ? KX_VMOVQ : KX_KMOVW_RK, 0, m->side, m->reg));
+}
+
+static void em_set_aside(kx_writer *e, const kx_move *m) {
+    const kx_value *v    = &e->p->value[m->value];
+    kx_move         held = *m;
+    held.reg             = v->reg;
+    if (v->reg >= 0)
+        em_move_aside(e, &held, false);
+    else
+        kx_put(e, em_in_frame(v->bank == KX_BANK_GP ? kx_i2(KX_VMOVSD, 0, m->side, KX_IN_MEM)
+                                                    : kx_i2(KX_MOV, 8, m->side, KX_IN_MEM),
+                              v->slot));
+}
+
+/* What has to be done before the item at that place. */
+static void em_make_moves(kx_writer *e, uint32_t at) {
+    for (; e->moves < e->p->nmove && e->p->move[e->moves].at == at; e->moves++) {
+        const kx_move *m    = &e->p->move[e->moves];
+        kx_value      *v    = &e->p->value[m->value];
+        int            from = v->reg;
+        if (m->way == KX_ASIDE || m->way == KX_TO_FRAME) {
+            if (m->way == KX_ASIDE)
+                em_set_aside(e, m);
+            else if (m->side >= 0)
+                em_move_aside(e, m, false);
+            else
+                em_move_frame(e, m->value, m->reg, true);
+            continue;
+        }
+        v->reg = m->reg;
+        if (m->way == KX_FROM_FRAME && m->side >= 0)
+            em_move_aside(e, m, true);
+        else if (m->way == KX_FROM_FRAME)
+            em_move_frame(e, m->value, m->reg, false);
+        if (m->way == KX_AGAIN) {
+            em_list_node(e, m->value);
+            em_emit_value(e, m->value);
+        }
+        if (m->way != KX_OVER) continue;
+        kx_put(e, v->bank == KX_BANK_GP    ? kx_i2(KX_MOV, 8, m->reg, from)
+                  : v->bank == KX_BANK_VEC ? kx_i2(KX_VMOVAPS, v->bytes, m->reg, from)
+                                           : kx_i2(KX_KMOVQ, 0, m->reg, from));
+    }
+}
+
 static void em_emit_node(kx_writer *e, uint32_t at) {
     kn_ref    n  = e->p->list[at];
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
     if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
     if (op == KN_OP_BITCAST && v->same) return;
-    if (e->list) {
-        kn_str_puts(e->list, "  ; ");
-        kg_print_node(e->g, n, e->list);
-        if (kg_cause(e->g, n) && kn_why_in_source(kg_why(e->g))) {
-            kn_str_puts(e->list, "  # ");
-            kn_print_cause(kg_why(e->g), kg_cause(e->g, n), e->list);
-        }
-        kn_str_puts(e->list, "\n");
-    }
+    em_list_node(e, n);
     if (op == KN_OP_RANGE)
         em_open_loop(e, em_loop_of_range(e, n));
     else if (op == KN_OP_END)
@@ -651,7 +708,10 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     bool ok = em_lay_frame(&e);
     if (ok) {
         em_prologue(&e);
-        for (uint32_t i = 0; i < p.n && !f->code; i++) em_emit_node(&e, i);
+        for (uint32_t i = 0; i < p.n && !f->code; i++) {
+            em_make_moves(&e, i);
+            em_emit_node(&e, i);
+        }
         kx_unwind_remember(&e.unwind, (uint32_t)e.code.len);
         em_epilogue(&e);
         kx_unwind_recall(&e.unwind, (uint32_t)e.code.len);
@@ -665,6 +725,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         memcpy(out->text, e.code.bytes, e.code.len);
         out->size   = e.code.len;
         out->spills = p.spills;
+        out->remade = p.remade;
         memcpy(out->unwind, e.unwind.body, e.unwind.len);
         if (!kx_unwind_end(&e.unwind, &out->frame)) out->frame.body_len = 0;
         out->frame.body = NULL; /* where `unwind` is then */

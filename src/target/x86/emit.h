@@ -32,6 +32,7 @@ typedef struct kx_writer {
     int32_t         wide;                  /* in the frame: what helpers of lanes take */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
+    size_t          moves;                 /* of the plan's, made so far */
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
     kx_unwind       unwind;
     kn_str         *list;           /* the instructions as text, or NULL */
@@ -51,9 +52,9 @@ void kx_refused(kx_writer *e, kn_ref n, const char *what);
 kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool less);
 int        kx_predicate(int op); /* of vcmp, for a comparison of floats */
 /* Registers that hold n: `scratch` where it is in the frame or a constant. */
-int        kx_gp(kx_writer *e, kn_ref n, int scratch);
-int        kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
-int        kx_mask(kx_writer *e, kn_ref n, int scratch);
+int kx_gp(kx_writer *e, kn_ref n, int scratch);
+int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);
+int kx_mask(kx_writer *e, kn_ref n, int scratch);
 /* As the last source: memory where it lies there. bcast: the form takes {1toN}. */
 kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user);
 kx_rm kx_gp_rm(kx_writer *e, kn_ref n, int scratch);

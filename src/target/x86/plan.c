@@ -143,7 +143,7 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     }
     for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH; k < kg_nsrc(g, n); k++) {
         bool   minus = false;
-        kn_ref s = kx_term(g, n, k, &minus);
+        kn_ref s     = kx_term(g, n, k, &minus);
         if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD)
             continue; /* ADD: lane numbers */
         out[m++] = s;
@@ -407,8 +407,7 @@ static bool pl_gathers(const kx_plan *p, kn_ref load) {
     return a.places != 0;
 }
 
-/* Sequences that write the result before they have read all sources. */
-static bool pl_writes_early(const kx_plan *p, kn_ref n) {
+bool kx_writes_early(const kx_plan *p, kn_ref n) {
     const kn_graph *g  = p->g;
     int             op = kx_op(g, n), dt = kg_dtype(g, n);
     if (kg_op(g, n) == KN_OP_LOAD) return kg_nsrc(g, n) > 1 || (kx_is_lanes(g, n) && pl_gathers(p, n));
@@ -486,7 +485,7 @@ static bool pl_name_cells(kx_plan *p) {
             !at || i - at > 16 || p->loop_of[at - 1] != p->loop_of[i])
             continue;
         bool read = false;
-        for (int m = pl_writes_early(p, v) ? kx_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
+        for (int m = kx_writes_early(p, v) ? kx_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
         for (uint32_t j = at; j < i && !read; j++) {
             kn_ref y = p->list[j];
             if (!p->value[y].needed || p->value[y].folded) continue;
@@ -566,7 +565,7 @@ static void pl_find_intervals(kx_plan *p) {
         if (op == KN_OP_STORE && kx_is_cell(g, kg_at(g, x, 0)))
             pl_define(p, kx_root_of(g, kg_at(g, x, 0)), at, l);
         else if (op != KN_OP_STORE && op != KN_OP_PREFETCH && op != KN_OP_END)
-            pl_define(p, x, pl_writes_early(p, x) ? at - 1 : at, l);
+            pl_define(p, x, kx_writes_early(p, x) ? at - 1 : at, l);
     }
 }
 
@@ -607,6 +606,7 @@ void kx_plan_free(kx_plan *p) {
     kn_free(kg_alloc(p->g), p->value, p->size * sizeof *p->value);
     kn_free(kg_alloc(p->g), p->loop_of, (p->n + 1) * sizeof *p->loop_of);
     kn_free(kg_alloc(p->g), p->split, p->split_cap * sizeof *p->split);
+    kn_free(kg_alloc(p->g), p->move, p->move_cap * sizeof *p->move);
     p->value   = NULL;
     p->loop_of = NULL;
 }

@@ -24,6 +24,8 @@ typedef struct kx_value {
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     uint32_t spread;      /* LOAD of a scalar: uses that repeat it over lanes, in its loop */
+    uint16_t moved;       /* 1 + the innermost loop where a move changes its register last */
+    int8_t   home;        /* of what is moved: its register where the loop opens and behind it, or where it is made */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
     int32_t  start, end; /* twice the places in the list */
@@ -35,9 +37,10 @@ typedef struct kx_loop {
     kn_ref   range;
     uint32_t open, close; /* places in the list */
     int      parent, depth;
-    bool     writes, shared; /* stores to GLOBAL memory; is the THREAD loop */
-    bool     inner;          /* holds no loop */
-    bool     roomy;          /* and no vector that it reads or makes lies in the frame */
+    bool     writes, shared;   /* stores to GLOBAL memory; is the THREAD loop */
+    bool     inner;            /* holds no loop */
+    bool     roomy;            /* and no vector that it reads or makes lies in the frame */
+    bool     shares[KX_BANKS]; /* moves say where its values are */
 } kx_loop;
 
 /* While an innermost loop runs, a value of the frame is in a register (`written`: and goes back), or a value of a
@@ -47,6 +50,18 @@ typedef struct kx_split {
     int    loop, reg;
     bool   away, written;
 } kx_split;
+
+/* Before the item at a place of an innermost loop: a value leaves its register; goes to the frame, and comes from it;
+ * is made there again; goes over to another register; has one from now on, which the item fills. In place of the frame
+ * it may be `side`, a register of another bank: of vectors for scalars, of scalars for masks. KX_ASIDE: it is there
+ * when the loop opens. */
+typedef enum kx_way { KX_AWAY, KX_TO_FRAME, KX_FROM_FRAME, KX_AGAIN, KX_OVER, KX_HERE, KX_ASIDE } kx_way;
+typedef struct kx_move {
+    uint32_t at;
+    kn_ref   value;     /* KX_AGAIN: the node that makes it */
+    int8_t   reg, side; /* side: -1 none */
+    uint8_t  way;
+} kx_move;
 
 typedef struct kx_plan {
     const kn_graph *g;
@@ -63,9 +78,12 @@ typedef struct kx_plan {
     int             nloop;
     kx_split       *split;
     size_t          nsplit, split_cap;
+    kx_move        *move; /* by place */
+    size_t          nmove, move_cap;
     int32_t         frame;          /* bytes of it so far */
     uint32_t        used[KX_BANKS]; /* registers */
     uint32_t        spills;         /* uses and definitions in the frame, in innermost loops */
+    uint32_t        remade;         /* what is made again there, or moved between registers */
     uint8_t         scratch[4];     /* vectors: for sequences; of a result; of sources */
 } kx_plan;
 
@@ -95,8 +113,15 @@ bool kx_is_cell(const kn_graph *g, kn_ref place); /* of an accumulator */
  * loop. */
 int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out);
 
+/* Sequences that write the result before they have read all sources. */
+bool kx_writes_early(const kx_plan *p, kn_ref n);
+
 /* registers.c: of values whose intervals are known. */
 bool kx_give_registers(kx_plan *p);
+void kx_lay(kx_plan *p, kx_value *v);       /* has a place in the frame */
+int  kx_wish(const kx_plan *p, kn_ref n);   /* a register that n would like: that of a source which ends here */
+bool kx_spares(const kx_plan *p, kn_ref x); /* leaves rcx and rdx alone if nothing that it reads lies in the frame */
+bool kx_put_split(kx_plan *p, kn_ref v, int loop, int reg, bool away, bool written);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);

@@ -3,8 +3,9 @@
  * Linear scan over the list: intervals by start, a free register if there is one, else the value of the least weight
  * (uses, times eight for each loop around them, by length) goes to the frame. A second round keeps registers for the
  * way to and from the frame, so that kernels that fit have the whole file. Then each innermost loop is looked at alone:
- * where what it reads and makes fits, all of it is in registers while the loop runs. */
-#include "target/x86/plan.h"
+ * where what it reads and makes fits, all of it is in registers while the loop runs; else they are shared (remake.h).
+ */
+#include "target/x86/remake.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static int ra_pool_of(const kx_plan *p, kx_bank bank, bool tight, uint8_t *out) 
     return n;
 }
 
-static void ra_lay(kx_plan *p, kx_value *v) { /* has a place in the frame */
+void kx_lay(kx_plan *p, kx_value *v) {
     int bytes = v->bank == KX_BANK_VEC ? v->bytes : 8;
     if (v->slot >= 0) return;
     p->frame = (p->frame + bytes - 1) / bytes * bytes;
@@ -44,11 +45,10 @@ static void ra_lay(kx_plan *p, kx_value *v) { /* has a place in the frame */
 
 static void ra_put_by(kx_plan *p, kx_value *v) {
     v->reg = -1;
-    ra_lay(p, v);
+    kx_lay(p, v);
 }
 
-/* A register that x would like: that of a source which ends here. */
-static int ra_wish(const kx_plan *p, kn_ref n) {
+int kx_wish(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
     if (kg_op(g, n) != KN_OP_INS) return -1;
     int op = kx_op(g, n);
@@ -86,7 +86,7 @@ static bool ra_scan(kx_plan *p, bool *fits) {
             else
                 busy |= 1u << o->reg;
         }
-        hint = ra_wish(p, n);
+        hint = kx_wish(p, n);
         for (int k = 0; k < npool[b] && reg < 0; k++)
             if (!(busy >> pool[b][k] & 1) && (hint < 0 || pool[b][k] == hint)) reg = pool[b][k];
         for (int k = 0; k < npool[b] && reg < 0; k++)
@@ -123,8 +123,8 @@ static bool ra_is_const(const kn_graph *g, kn_ref n, bool large) { /* large: no 
     return !large || kg_const_int(g, n) != (int32_t)kg_const_int(g, n);
 }
 
-/* Does x leave rcx and rdx alone if nothing that it reads lies in the frame? They are for sequences of scalars. */
-static bool ra_spares(const kx_plan *p, kn_ref x) {
+/* They are for sequences of scalars. */
+bool kx_spares(const kx_plan *p, kn_ref x) {
     const kn_graph *g  = p->g;
     int             op = kg_op(g, x), dt = kg_dtype(g, x), ints = 0, reals = kn_is_float(dt);
     kx_spot         a;
@@ -175,21 +175,19 @@ typedef struct ra_inner { /* an innermost loop, one bank of it */
     int32_t  from; /* where it opens */
     kn_ref  *ref;  /* values it reads or makes: first those from outside, then its own, by start */
     int8_t  *was;  /* of those, the register before */
-    uint8_t *mark; /* per value: RA_SEEN, RA_WRITTEN in this loop */
+    uint8_t *mark; /* per value: KX_SEEN, KX_WRITTEN in this loop */
     int      nouter, nref;
     uint32_t kept, openers; /* registers: of values from outside; of what is read while the loop opens */
     uint32_t more;          /* registers beyond the pool, for values that live where no sequence takes them */
     int     *taken;         /* per place: how many places before it take those */
 } ra_inner;
 
-enum { RA_SEEN = 1, RA_WRITTEN = 2 };
-
 static void ra_note(const kx_plan *p, ra_inner *in, kn_ref n, int flags) {
     kn_ref          v = kx_name(p, n);
     const kx_value *x = &p->value[v];
     if (x->bank != in->bank) return;
     if (!in->mark[v]) in->ref[in->nref++] = v;
-    in->mark[v] |= (uint8_t)(RA_SEEN | flags);
+    in->mark[v] |= (uint8_t)(KX_SEEN | flags);
 }
 
 /* What is read while the loop opens is no reference of its body. */
@@ -204,7 +202,7 @@ static void ra_find_openers(const kx_plan *p, ra_inner *in) {
             const kx_value *v = &p->value[kx_name(p, o[k])];
             if (v->bank == in->bank && v->reg >= 0) in->openers |= 1u << v->reg;
         }
-        ra_note(p, in, x, RA_WRITTEN);
+        ra_note(p, in, x, KX_WRITTEN);
     }
 }
 
@@ -218,9 +216,9 @@ static void ra_find_references(const kx_plan *p, ra_inner *in) {
         int m = kx_operands(p, x, o);
         for (int k = 0; k < m; k++) ra_note(p, in, o[k], 0);
         if (kg_op(p->g, x) == KN_OP_STORE && kx_is_cell(p->g, kg_at(p->g, x, 0)))
-            ra_note(p, in, kx_root_of(p->g, kg_at(p->g, x, 0)), RA_WRITTEN);
+            ra_note(p, in, kx_root_of(p->g, kg_at(p->g, x, 0)), KX_WRITTEN);
         else if (kg_dtype(p->g, x) != KN_VOID)
-            ra_note(p, in, x, RA_WRITTEN);
+            ra_note(p, in, x, KX_WRITTEN);
     }
     for (int k = 0; k < in->nref; k++) { /* those from outside to the front */
         const kx_value *v = &p->value[in->ref[k]];
@@ -275,7 +273,7 @@ static bool ra_colour(kx_plan *p, const ra_inner *in, uint32_t free, uint32_t id
                 active[a--] = active[--nactive];
             }
         uint32_t of  = (free | ra_more(in, v)) & ~busy & ~(v->start <= in->from ? in->openers : 0);
-        int      reg = ra_pick(of, ~idle, ra_wish(p, in->ref[k]));
+        int      reg = ra_pick(of, ~idle, kx_wish(p, in->ref[k]));
         if (reg < 0) break;
         in->was[k] = v->reg;
         v->reg     = (int8_t)reg;
@@ -287,13 +285,17 @@ static bool ra_colour(kx_plan *p, const ra_inner *in, uint32_t free, uint32_t id
     return false;
 }
 
-static bool ra_split(kx_plan *p, const ra_inner *in, kn_ref n, int reg, bool away) {
+bool kx_put_split(kx_plan *p, kn_ref n, int loop, int reg, bool away, bool written) {
     kx_value *v = &p->value[n];
     if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
-    ra_lay(p, v);
-    p->split[p->nsplit++] = (kx_split){n, in->loop, reg, away, !away && in->mark[n] & RA_WRITTEN};
-    p->used[in->bank] |= 1u << reg;
+    kx_lay(p, v);
+    p->split[p->nsplit++] = (kx_split){n, loop, reg, away, written};
+    p->used[v->bank] |= 1u << reg;
     return true;
+}
+
+static bool ra_split(kx_plan *p, const ra_inner *in, kn_ref n, int reg, bool away) {
+    return kx_put_split(p, n, in->loop, reg, away, !away && in->mark[n] & KX_WRITTEN);
 }
 
 /* Where all that the loop reads and makes fits, it is in registers: what lies in the frame is lent one while the loop
@@ -327,7 +329,34 @@ static bool ra_settle(kx_plan *p, ra_inner *in, bool *fits) {
     return true;
 }
 
-/* Else what it reads from the frame and does not make is lent registers that nothing holds while it runs. */
+/* Else they are shared. */
+static bool ra_share(kx_plan *p, const ra_inner *in, bool *done) {
+    uint8_t  pool[32];
+    uint32_t all   = 0;
+    bool     whole = in->taken[p->loop[in->loop].open + 1] == in->taken[p->loop[in->loop].close + 1];
+    for (int k = ra_pool_of(p, (kx_bank)in->bank, false, pool); k-- > 0;) all |= 1u << pool[k];
+    uint32_t beside = 0;
+    int      other  = in->bank == KX_BANK_GP ? KX_BANK_VEC : KX_BANK_GP;
+    for (int k = in->bank == KX_BANK_VEC ? 0 : ra_pool_of(p, (kx_bank)other, false, pool); k-- > 0;)
+        beside |= 1u << pool[k];
+    kx_crowd c = {.loop    = in->loop,
+                  .bank    = in->bank,
+                  .ref     = in->ref,
+                  .nouter  = in->nouter,
+                  .nref    = in->nref,
+                  .pool    = whole ? all | in->more : all,
+                  .always  = all,
+                  .rather  = ~ra_idle(p, in),
+                  .openers = in->openers,
+                  .mark    = in->mark,
+                  .beside  = beside,
+                  .tidy    = whole && in->more};
+    if (!kx_share_crowded(p, &c, done)) return false;
+    p->loop[in->loop].shares[in->bank] = *done;
+    return true;
+}
+
+/* Or what it reads from the frame and does not make is lent registers that nothing holds while it runs. */
 static bool ra_lend(kx_plan *p, ra_inner *in) {
     uint8_t  pool[32];
     uint32_t free = 0, busy = in->kept | ra_idle(p, in);
@@ -351,7 +380,7 @@ static bool ra_settle_inner_loops(kx_plan *p) {
     in.taken    = kn_zalloc(kg_alloc(p->g), (p->n + 2) * sizeof *in.taken);
     bool ok     = (in.ref && in.mark && in.was && in.taken) || kn_oom(p->f);
     for (uint32_t i = 0; i < p->n && ok; i++)
-        in.taken[i + 1] = in.taken[i] + (p->value[p->list[i]].needed && !ra_spares(p, p->list[i]));
+        in.taken[i + 1] = in.taken[i] + (p->value[p->list[i]].needed && !kx_spares(p, p->list[i]));
     for (int l = 0; l < p->nloop && ok; l++) {
         for (int b = 0; b < KX_BANKS && ok && p->loop[l].inner; b++) {
             bool spilled = false, fits = true;
@@ -361,6 +390,7 @@ static bool ra_settle_inner_loops(kx_plan *p) {
             ra_find_references(p, &in);
             for (int k = 0; k < in.nref; k++) spilled |= p->value[in.ref[k]].reg < 0;
             if (spilled) ok = ra_settle(p, &in, &fits);
+            if (!fits) ok = ok && ra_share(p, &in, &fits);
             if (!fits) ok = ok && ra_lend(p, &in);
             if (b == KX_BANK_VEC) p->loop[l].roomy = fits;
             for (int k = 0; k < in.nref; k++) in.mark[in.ref[k]] = 0;
@@ -371,6 +401,16 @@ static bool ra_settle_inner_loops(kx_plan *p) {
     kn_free(kg_alloc(p->g), in.was, p->size);
     kn_free(kg_alloc(p->g), in.taken, (p->n + 2) * sizeof *in.taken);
     return ok;
+}
+
+/* By place; those of one place and bank stay as they are. */
+static void ra_sort_moves(kx_plan *p) {
+    for (size_t k = 1; k < p->nmove; k++) {
+        kx_move m  = p->move[k];
+        size_t  at = k;
+        for (; at > 0 && p->move[at - 1].at > m.at; at--) p->move[at] = p->move[at - 1];
+        p->move[at] = m;
+    }
 }
 
 static bool ra_is_split(const kx_plan *p, kn_ref v, int loop) {
@@ -393,9 +433,15 @@ static void ra_count_spills(kx_plan *p) {
                 o[m++] = x;
             for (int k = 0; k < m; k++) {
                 const kx_value *v = &p->value[kx_name(p, o[k])];
-                p->spills += v->bank != KX_BANK_NONE && v->reg < 0 && !ra_is_split(p, kx_name(p, o[k]), l);
+                if (v->bank == KX_BANK_NONE || p->loop[l].shares[v->bank]) continue;
+                p->spills += v->reg < 0 && !ra_is_split(p, kx_name(p, o[k]), l);
             }
         }
+    for (size_t k = 0; k < p->nmove; k++) {
+        bool aside = p->move[k].way == KX_TO_FRAME || p->move[k].way == KX_FROM_FRAME;
+        p->spills += aside && p->move[k].side < 0;
+        p->remade += p->move[k].way == KX_AGAIN || (aside && p->move[k].side >= 0);
+    }
 }
 
 bool kx_give_registers(kx_plan *p) {
@@ -409,6 +455,7 @@ bool kx_give_registers(kx_plan *p) {
     int last = p->avx512 ? 31 : 15;
     for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
     ok = ok && (!p->tight || ra_settle_inner_loops(p));
+    ra_sort_moves(p);
     if (ok) ra_count_spills(p);
     return ok;
 }
