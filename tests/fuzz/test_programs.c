@@ -33,7 +33,8 @@ typedef struct program { /* bytes, and what is done with them */
 } program;
 
 /* Feature levels of machine code, and spilling. */
-static const char *const levels[] = {"x86:avx512", "x86:avx2", "x86:scalar", "x86:avx512:regs=4", "x86:avx2:regs=5"};
+static const char *const levels[] = {"x86:avx512", "x86:avx2", "x86:scalar", "x86:avx512:regs=4", "x86:avx2:regs=5",
+                                     "x86:avx2:regs=10"};
 
 static bool runs_code(void) {
     kt_choice c;
