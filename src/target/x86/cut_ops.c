@@ -72,7 +72,6 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_MOD: return kx_divides_lanes(dt, by);
     case KN_OP_SIN:
     case KN_OP_POW: return fl && size == 8; /* one call for all lanes */
-    case KN_OP_THREEFRY:
     case KN_OP_WHERE: return true;
     default: return false;
     }
@@ -179,38 +178,6 @@ kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
     return co_ins2(c, op, dtype, lanes, a, b);
 }
 
-/* Threefry 2x32 on lanes of u32 (scalars: of u32 too). */
-static kn_ref co_threefry(kx_cut *c, int lanes, kn_ref counter, kn_ref key) {
-    static const int rot[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-    kn_ref           word[4], k[3];
-    for (int i = 0; i < 4; i++) {
-        kn_ref s = i < 2 ? counter : key;
-        if (i & 1) s = co_ins2(c, KN_OP_SHR, KN_U64, lanes, s, co_constant(c, KN_U64, 32));
-        word[i] = kx_node(c, KN_OP_CAST, KN_U32, lanes, &s, 1);
-    }
-    k[0]     = word[2];
-    k[1]     = word[3];
-    k[2]     = co_ins2(c, KN_OP_XOR, KN_U32, lanes, co_ins2(c, KN_OP_XOR, KN_U32, lanes, k[0], k[1]),
-                       co_constant(c, KN_U32, 0x1BD11BDA));
-    kn_ref x = co_ins2(c, KN_OP_ADD, KN_U32, lanes, word[0], k[0]),
-           y = co_ins2(c, KN_OP_ADD, KN_U32, lanes, word[1], k[1]);
-    for (int group = 0; group < 5; group++) {
-        for (int i = 0; i < 4; i++) {
-            int n        = rot[group & 1][i];
-            x            = co_ins2(c, KN_OP_ADD, KN_U32, lanes, x, y);
-            kn_ref left  = co_ins2(c, KN_OP_SHL, KN_U32, lanes, y, co_constant(c, KN_U32, n)),
-                   right = co_ins2(c, KN_OP_SHR, KN_U32, lanes, y, co_constant(c, KN_U32, 32 - n));
-            y            = co_ins2(c, KN_OP_XOR, KN_U32, lanes, co_ins2(c, KN_OP_OR, KN_U32, lanes, left, right), x);
-        }
-        x = co_ins2(c, KN_OP_ADD, KN_U32, lanes, x, k[(group + 1) % 3]);
-        y = co_ins2(c, KN_OP_ADD, KN_U32, lanes, y, k[(group + 2) % 3]);
-        y = co_ins2(c, KN_OP_ADD, KN_U32, lanes, y, co_constant(c, KN_U32, group + 1));
-    }
-    kn_ref hi = kx_node(c, KN_OP_CAST, KN_U64, lanes, &y, 1), lo = kx_node(c, KN_OP_CAST, KN_U64, lanes, &x, 1);
-    return co_ins2(c, KN_OP_OR, KN_U64, lanes, co_ins2(c, KN_OP_SHL, KN_U64, lanes, hi, co_constant(c, KN_U64, 32)),
-                   lo);
-}
-
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
@@ -225,6 +192,5 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     }
     if (lanes && k == 1 && co_is_narrow(dt) && co_rounds(op))
         return co_round(c, dt, lanes, kx_node(c, op, KN_F32, lanes, src, 1));
-    if (op == KN_OP_THREEFRY) return co_threefry(c, lanes, src[0], src[1]);
     return k == 2 ? kx_combine(c, op, dt, lanes, src[0], src[1]) : kx_node(c, op, dt, lanes, src, (int)k);
 }
