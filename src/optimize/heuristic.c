@@ -55,12 +55,12 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
     if (!kg_reach(v->g, &sink, 1, &order, &n)) return kn_oom(f);
-    int count = 0, widest = 4; /* bytes: narrower values are held in as many */
+    int count = 0, widest = 1;
     for (uint32_t i = 0; i < n; i++) {
         int op = kg_op(v->g, order[i]), dt = kg_dtype(v->g, order[i]);
         count += op == KN_OP_INDEX;
         if ((kn_is_alu(op) || op == KN_OP_LOAD || op == KN_OP_REDUCE) && dt != KN_INDEX && dt != KN_VOID)
-            widest = KN_MAX(widest, kn_dsize(dt));
+            widest = KN_MAX(widest, kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt)); /* as they are held */
     }
     v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - WHOLE_VECTORS, 0), 1);
     v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;

@@ -446,7 +446,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         if (c->mark[order[i]] && kg_dtype(g, order[i]) == KN_INDEX && rank && dims[rank - 1] > 1)
             most = KN_MAX(most, 8);
     }
-    c->lanes = KN_MAX(1, KN_MIN(16, bytes / most));
+    c->lanes = KN_MAX(1, KN_MIN(KN_MAX_LANES, bytes / most));
     c->pairs = c->avx512 || least > 1;
 }
 

@@ -180,9 +180,9 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
     return dt != KN_INDEX && size >= 4 && w * size >= 16 && step * w * size == (int32_t)(step * w * size);
 }
 
-/* Sixteen bytes from the last to the first. */
+/* A whole register of bytes or words from the last to the first. */
 static bool cm_turns_bytes(int dt, int w, int64_t step) {
-    return step == -1 && w == 16 && kn_dsize(dt) == 1 && kn_is_int(dt) && dt != KN_BOOL;
+    return step == -1 && w * kn_dsize(dt) >= 16 && kn_dsize(dt) <= 2 && kn_is_int(dt) && dt != KN_BOOL;
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says nothing of what is above the lanes */

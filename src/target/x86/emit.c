@@ -198,7 +198,7 @@ kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
 int kx_mask(kx_writer *e, kn_ref n, int scratch) {
     if (em_is_const(e, n)) {
         kx_put(e, kx_mov_const(KX_A, kg_const_int(e->g, n) ? -1 : 0));
-        kx_put(e, kx_i2(KX_KMOVW_KR, 0, scratch, KX_A));
+        kx_put(e, kx_i2(KX_KMOVQ_KR, 0, scratch, KX_A));
         return scratch;
     }
     kx_value *v = em_value_of(e, n);

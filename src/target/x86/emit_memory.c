@@ -186,12 +186,14 @@ static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m
     int    bytes = w * size, place[16];
     bool   dbl   = size == 8;
     kx_ins first = el_further(m, size - bytes);
-    if (size == 1) {
-        uint8_t pick[16];
-        for (int l = 0; l < 16; l++) pick[l] = (uint8_t)(15 - l);
-        kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool(e, pick, 16), 0)};
-        kx_load_bits(e, d, 16, first);
-        kx_put(e, kx_with(kx_i3(KX_VPSHUFB, 16, d, d, KX_IN_MEM), &rm));
+    if (size <= 2) { /* within sixteen bytes, then those */
+        uint8_t pick[64];
+        for (int l = 0; l < bytes; l++) pick[l] = (uint8_t)(15 - (l ^ (size - 1)) % 16);
+        kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool(e, pick, (size_t)bytes), 0)};
+        kx_load_bits(e, d, bytes, first);
+        kx_put(e, kx_with(kx_i3(KX_VPSHUFB, bytes, d, d, KX_IN_MEM), &rm));
+        if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0x4e));
+        if (bytes == 64) kx_put(e, kx_imm(kx_i4(KX_VSHUFI64X2, 64, d, d, d, 0), 0x1b));
         return;
     }
     if (bytes == 16)
@@ -220,7 +222,7 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, kn_ref gate,
         if (gate)
             kx_put(e, kx_i2(KX_KMOVQ, 0, KX_K0, kx_mask(e, gate, KX_K0)));
         else
-            kx_put(e, kx_i3(KX_KXNORW, 0, KX_K0, KX_K0, KX_K0));
+            kx_put(e, kx_i3(KX_KXNORQ, 0, KX_K0, KX_K0, KX_K0));
         kx_put(e, kx_masked(i, KX_K0, false));
         return;
     }
@@ -234,7 +236,7 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, kn_ref gate,
 static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
     if (e->avx512) {
         kx_load_bits(e, e->v0, w, *m);
-        kx_put(e, kx_i3(KX_VPTESTMB_K, 16, d, e->v0, e->v0));
+        kx_put(e, kx_i3(KX_VPTESTMB_K, KN_MAX(16, w), d, e->v0, e->v0));
         return;
     }
     int held = KN_MAX(16, w * 4);
@@ -337,9 +339,8 @@ static void el_store_lanes(kx_writer *e, int v, int size, int w, int64_t step, c
 /* Bytes 0 and 1. */
 static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_ins *m) {
     if (e->avx512) {
-        int   k  = kx_mask(e, x, KX_K0);
-        kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, 1, 1, 16), 0)};
-        kx_put(e, kx_masked(kx_with(kx_i2(KX_VMOVDQU8, 16, e->v0, KX_IN_MEM), &rm), k, true));
+        int k = kx_mask(e, x, KX_K0), bytes = KN_MAX(16, w);
+        kx_put(e, kx_masked(el_pool_of(e, kx_i2(KX_VMOVDQU8, bytes, e->v0, KX_IN_MEM), 1, 1, bytes), k, true));
     } else {
         int held = KN_MAX(16, w * 4), v = kx_get(e, x, held, e->v2, at);
         kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 31));
@@ -397,10 +398,10 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
     if (dt == KN_BOOL && e->avx512) {
         x = kx_mask(e, v, KX_K0);
         if (lanes)
-            kx_put(e, from ? kx_imm(kx_i3(KX_KSHIFTRW, 0, d, x, 0), from) : kx_i2(KX_KMOVQ, 0, d, x));
+            kx_put(e, from ? kx_imm(kx_i3(KX_KSHIFTRQ, 0, d, x, 0), from) : kx_i2(KX_KMOVQ, 0, d, x));
         else {
-            kx_put(e, kx_i2(KX_KMOVW_RK, 0, d, x));
-            if (from) kx_put(e, kx_imm(kx_i2(KX_SHRI, 4, d, 0), from));
+            kx_put(e, kx_i2(KX_KMOVQ_RK, 0, d, x));
+            if (from) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, d, 0), from));
             kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, d, 0), 1));
         }
         kx_done(e, n, d);

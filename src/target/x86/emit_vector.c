@@ -36,6 +36,11 @@ static int en_log_size(int dt) {
     return s == 1 ? KX_L1 : s == 2 ? KX_L2 : s == 4 ? KX_L4 : KX_L8;
 }
 
+/* A move under a mask, of lanes of that size. */
+static kx_form_id en_move_form(int size) {
+    return size == 1 ? KX_VMOVDQU8 : size == 2 ? KX_VMOVDQU16 : size == 4 ? KX_VMOVDQU32 : KX_VMOVDQU64;
+}
+
 /* A form of two sources, 0: none. bcast: it takes {1toN}. */
 static kx_form_id en_form2(const kx_writer *e, int op, int dt, bool *bcast) {
     static const uint16_t real[][2] = {
@@ -200,13 +205,13 @@ static void en_bools(kx_writer *e, kn_ref n, int bytes) {
     if (e->avx512) {
         int a = kx_mask(e, en_src(e, n, 0), KX_K0);
         if (op == KN_OP_NOT)
-            kx_put(e, kx_i2(KX_KNOTW, 0, d, a));
+            kx_put(e, kx_i2(KX_KNOTQ, 0, d, a));
         else {
             int b = kx_mask(e, en_src(e, n, 1), a == KX_K0 ? d : KX_K0);
-            kx_put(e, kx_i3(op == KN_OP_AND     ? KX_KANDW
-                            : op == KN_OP_OR    ? KX_KORW
-                            : op == KN_OP_CMPEQ ? KX_KXNORW
-                                                : KX_KXORW,
+            kx_put(e, kx_i3(op == KN_OP_AND     ? KX_KANDQ
+                            : op == KN_OP_OR    ? KX_KORQ
+                            : op == KN_OP_CMPEQ ? KX_KXNORQ
+                                                : KX_KXORQ,
                             0, d, a, b));
         }
     } else if (op == KN_OP_NOT) {
@@ -297,10 +302,9 @@ static void en_choose(kx_writer *e, kn_ref n, int bytes) {
     if (kn_is_float(kg_dtype(e->g, n)) && s < KX_L4) s = KX_L4;
     int k = kx_mask(e, en_src(e, n, 0), KX_K0);
     if (kg_op(e->g, en_src(e, n, 2)) == KN_OP_CONST && !kx_lane_bits(e, en_src(e, n, 2), &size)) { /* else 0 */
-        static const uint16_t moves[] = {KX_VMOVDQU8, KX_VMOVDQU16, KX_VMOVDQU32, KX_VMOVDQU64};
-        kx_rm                 x       = kx_vec_rm(e, en_src(e, n, 1), bytes, s == KX_L4, n);
-        kx_form_id            form    = x.bcast ? KX_VPBROADCASTD : (kx_form_id)moves[s];
-        x.bcast                       = false;
+        kx_rm      x    = kx_vec_rm(e, en_src(e, n, 1), bytes, s == KX_L4, n);
+        kx_form_id form = x.bcast ? KX_VPBROADCASTD : en_move_form(1 << s);
+        x.bcast         = false;
         en_put_rm(e, kx_masked(kx_i2(form, bytes, d, en_field(&x)), k, true), &x);
         kx_done(e, n, d);
         return;
@@ -417,9 +421,9 @@ static void en_repeat(kx_writer *e, kn_ref n, int bytes) {
     int    dt = kg_dtype(e->g, n), st = kg_dtype(e->g, x), d = kx_dst(e, n), size = kx_held_size(e->p, dt);
     if (dt == KN_BOOL) {
         kx_put(e, kx_i2(KX_MOV, 8, KX_A, kx_gp(e, x, KX_A)));
-        kx_put(e, kx_i1(KX_NEG, 4, KX_A));
+        kx_put(e, kx_i1(KX_NEG, 8, KX_A));
         if (e->avx512)
-            kx_put(e, kx_i2(KX_KMOVW_KR, 0, d, KX_A));
+            kx_put(e, kx_i2(KX_KMOVQ_KR, 0, d, KX_A));
         else {
             kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
             kx_put(e, kx_i2(KX_VPBROADCASTD, bytes, d, d));
@@ -477,10 +481,7 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         uint64_t one = dt == KN_F64 ? 0x3ff0000000000000u : fd ? 0x3f800000u : 1;
         kx_rm    m   = en_pool_lanes(e, one, ds, bytes);
         if (e->avx512)
-            en_put_rm(e,
-                      kx_masked(kx_i2(ds == 8 ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM), kx_mask(e, x, KX_K0),
-                                true),
-                      &m);
+            en_put_rm(e, kx_masked(kx_i2(en_move_form(ds), bytes, d, KX_IN_MEM), kx_mask(e, x, KX_K0), true), &m);
         else
             en_put_rm(e, kx_i3(KX_VPAND, bytes, d, kx_get(e, x, bytes, e->v2, n), KX_IN_MEM), &m);
         kx_done(e, n, d);
