@@ -50,7 +50,8 @@ void kx_refused(kx_writer *e, kn_ref n, const char *what);
 /* a * b + c of lanes or of scalars, with the signs of the product and of what is added: 213 is a = a * b + c, 231 adds
  * to the first. */
 kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool less);
-int        kx_predicate(int op); /* of vcmp, for a comparison of floats */
+int        kx_predicate(int op);  /* of vcmp, for a comparison of floats */
+int        kx_from_right(int op); /* a comparison as it is of its sources the other way round */
 /* Registers that hold n: `scratch` where it is in the frame or a constant. */
 int kx_gp(kx_writer *e, kn_ref n, int scratch);
 int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user);

@@ -101,6 +101,16 @@ int kx_predicate(int op) {
     }
 }
 
+int kx_from_right(int op) {
+    switch (op) {
+    case KN_OP_CMPLT: return KN_OP_CMPGT;
+    case KN_OP_CMPGT: return KN_OP_CMPLT;
+    case KN_OP_CMPLE: return KN_OP_CMPGE;
+    case KN_OP_CMPGE: return KN_OP_CMPLE;
+    default: return op;
+    }
+}
+
 static void es_compare_reals(kx_writer *e, kn_ref n) {
     kn_ref a = es_src(e, n, 0), b = es_src(e, n, 1);
     int    st = kg_dtype(e->g, a), d = kx_dst(e, n), pr = kx_predicate(kx_op(e->g, n));
@@ -149,24 +159,30 @@ static void es_extreme(kx_writer *e, kn_ref n) { /* MAX, MIN */
 /* prev + a * c, and a * b + c. */
 static void es_multiply_add(kx_writer *e, kn_ref n) {
     kn_ref  a = es_src(e, n, 0), b = es_src(e, n, 1), c = es_src(e, n, 2);
-    int     d = kx_dst(e, n);
-    int64_t v;
-    if (es_small(e, b, &v)) {
+    int     d = kx_dst(e, n), t = d;
+    int64_t v, w;
+    bool    ends = es_small(e, c, &w); /* with a constant */
+    if (!ends && (es_is_const(e, c) || e->p->value[kx_name(e->p, c)].reg == d)) t = KX_A;
+    if (es_small(e, b, &v) && v > 0 && !(v & (v - 1))) {
+        es_mov(e, t, kx_gp(e, a, t));
+        if (v > 1) kx_put(e, kx_imm(kx_i2(KX_SHLI, 8, t, 0), __builtin_ctzll((unsigned long long)v)));
+    } else if (es_small(e, b, &v)) {
         kx_rm ra = kx_gp_rm(e, a, KX_A);
-        kx_put(e, kx_with(kx_imm(kx_i3(KX_IMULI, 8, KX_A, ra.mem ? KX_IN_MEM : ra.reg, 0), v), &ra));
+        kx_put(e, kx_with(kx_imm(kx_i3(KX_IMULI, 8, t, ra.mem ? KX_IN_MEM : ra.reg, 0), v), &ra));
     } else {
-        es_mov(e, KX_A, kx_gp(e, a, KX_A));
+        t = KX_A;
+        es_mov(e, t, kx_gp(e, a, t));
         kx_rm rb = kx_gp_rm(e, b, KX_D);
-        kx_put(e, kx_with(kx_i2(KX_IMUL, 8, KX_A, rb.mem ? KX_IN_MEM : rb.reg), &rb));
+        kx_put(e, kx_with(kx_i2(KX_IMUL, 8, t, rb.mem ? KX_IN_MEM : rb.reg), &rb));
     }
-    if (es_small(e, c, &v)) {
-        if (v) kx_put(e, kx_imm(kx_i2(KX_ADDI, 8, KX_A, 0), v));
+    if (ends) {
+        if (w) kx_put(e, kx_imm(kx_i2(KX_ADDI, 8, t, 0), w));
     } else {
         kx_rm rc = kx_gp_rm(e, c, KX_D);
-        kx_put(e, kx_with(kx_i2(KX_ADD, 8, KX_A, rc.mem ? KX_IN_MEM : rc.reg), &rc));
+        kx_put(e, kx_with(kx_i2(KX_ADD, 8, t, rc.mem ? KX_IN_MEM : rc.reg), &rc));
     }
-    kx_extend(e, KX_A, kg_dtype(e->g, n));
-    es_mov(e, d, KX_A);
+    kx_extend(e, t, kg_dtype(e->g, n));
+    es_mov(e, d, t);
     kx_done(e, n, d);
 }
 
@@ -283,7 +299,11 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
             es_compare_reals(e, n);
             return;
         }
-        es_compare(e, es_src(e, n, 0), es_src(e, n, 1));
+        if (es_is_const(e, es_src(e, n, 0))) { /* an immediate stands on the right */
+            es_compare(e, es_src(e, n, 1), es_src(e, n, 0));
+            op = kx_from_right(op);
+        } else
+            es_compare(e, es_src(e, n, 0), es_src(e, n, 1));
         es_set_if(e, n, es_condition(op, es_is_unsigned64(e, es_src(e, n, 0))));
         return;
     case KN_OP_NEG:

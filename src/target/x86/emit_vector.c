@@ -242,16 +242,6 @@ static int en_integer_predicate(int op) {
     }
 }
 
-static int en_from_right(int op) {
-    switch (op) {
-    case KN_OP_CMPLT: return KN_OP_CMPGT;
-    case KN_OP_CMPGT: return KN_OP_CMPLT;
-    case KN_OP_CMPLE: return KN_OP_CMPGE;
-    case KN_OP_CMPGE: return KN_OP_CMPLE;
-    default: return op;
-    }
-}
-
 /* `of` is n, or what stands in it; inverted: the other predicate is the fourth after, or before. Under a mask, 0: none.
  */
 static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask, int w) {
@@ -274,7 +264,7 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask,
         kn_ref t = left;
         left     = right;
         right    = t;
-        op       = en_from_right(op);
+        op       = kx_from_right(op);
         pr       = kx_predicate(op) ^ (invert ? 4 : 0);
     }
     d       = kx_dst(e, n);
