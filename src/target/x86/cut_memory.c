@@ -189,6 +189,28 @@ static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says noth
     return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16;
 }
 
+/* What an accumulator of w lanes is held as. There are few masks, and many vectors: bools are bytes, 0 or 1. */
+static int cm_cell_dtype(const kx_cut *c, int dt, int w) {
+    if (w < 2) return dt;
+    return dt == KN_BOOL && c->avx512 ? KN_U8 : kx_lane_dtype(c, dt);
+}
+
+/* The bytes for the mask x: where it is made of the accumulator and another mask, the accumulator under that one. */
+static kn_ref cm_flags(kx_cut *c, kn_ref cell, kn_ref x, int w) {
+    kn_graph *g  = c->g;
+    int       op = kg_op(g, x) == KN_OP_INS ? (int)kg_field(g, x, KN_F_INS_op) : KN_OP_INVALID;
+    bool      any = op == KN_OP_OR || op == KN_OP_MAX || op == KN_OP_ADD;
+    bool      all = op == KN_OP_AND || op == KN_OP_MUL || op == KN_OP_MIN;
+    for (uint32_t k = 0; k < 2 && (any || all); k++) {
+        kn_ref s = kg_at(g, x, k), l = kg_op(g, s) == KN_OP_INS ? kg_at(g, s, 0) : 0, by = kg_at(g, x, 1 - k);
+        if (kg_op(g, l) != KN_OP_LOAD || kx_storage(g, kg_at(g, l, 0)) != cell) continue;
+        kn_ref src[] = {by, any ? kg_int(g, KN_U8, 1) : l, any ? l : kg_int(g, KN_U8, 0)};
+        return kx_node(c, KN_OP_WHERE, KN_U8, w, src, 3);
+    }
+    if (kg_op(g, x) == KN_OP_CONST) return kg_int(g, KN_U8, kg_const_int(g, x));
+    return kx_node(c, KN_OP_CAST, KN_U8, w, &x, 1);
+}
+
 static bool cm_scalar_lanes(const kx_cut *c, kn_ref n) {
     kx_tile s;
     kx_tile_of(c, n, &s);
@@ -226,8 +248,10 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     int        dt = kg_dtype(g, n), w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
     cm_address a;
     if (kx_is_register(g, at)) {
-        place = kx_place(c, at, row * d->lanes + from, w, kx_lane_dtype(c, dt));
-        return place ? kg_load(g, place) : 0;
+        int held = cm_cell_dtype(c, dt, w);
+        if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
+        kn_ref x = kg_load(g, place);
+        return held == dt || dt != KN_BOOL ? x : kx_node(c, KN_OP_CMPNE, dt, w, (kn_ref[]){x, kg_int(g, held, 0)}, 2);
     }
     if (!cm_find_address(c, at, d, &a)) return 0;
     bool still = !gate || cm_scalar_lanes(c, gate);
@@ -278,9 +302,10 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     int       w = kx_chunk_width(c, d, ch), from = kx_chunk_start(c, d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
     if (kx_is_register(g, at)) {
         kn_ref zero = kg_idx(g, 0);
-        int    held = w > 1 ? kx_lane_dtype(c, dt) : dt;
+        int    held = cm_cell_dtype(c, dt, w);
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
+        if (held != dt && dt == KN_BOOL) x = cm_flags(c, kx_storage(g, place), x, w);
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
     bool    still = !gate || cm_scalar_lanes(c, gate);

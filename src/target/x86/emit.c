@@ -138,7 +138,7 @@ static kx_ins em_at_label(int32_t label) {
 }
 
 int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
-    if (em_is_const(e, n)) {
+    if (em_is_const(e, n) && e->p->value[n].reg < 0) {
         int      size;
         uint64_t bits  = kx_lane_bits(e, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
@@ -174,7 +174,7 @@ int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
 
 kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
     kx_rm r = {.mem = true};
-    if (em_is_const(e, n)) {
+    if (em_is_const(e, n) && e->p->value[n].reg < 0) {
         int      size;
         uint64_t bits  = kx_lane_bits(e, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
@@ -359,6 +359,20 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
     kx_jcc(e, KXCC_NE, to);
 }
 
+/* A constant on all lanes, whatever takes it. */
+static void em_hold(kx_writer *e, kn_ref n, int reg) {
+    int      size, bytes = e->avx512 ? 64 : 32;
+    uint64_t bits = kx_lane_bits(e, n, &size);
+    if (size < 4 || !bits) {
+        kx_rm rm = {.mem = true, .at = em_at_label(kx_pool_lanes(e, bits, size, bytes))};
+        kx_put(e, bits ? kx_with(kx_i2(KX_VMOVUPS, bytes, reg, KX_IN_MEM), &rm)
+                       : kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, reg, reg, reg));
+        return;
+    }
+    kx_rm rm = {.mem = true, .at = em_at_label(kx_pool(e, &bits, (size_t)size))};
+    kx_put(e, kx_with(kx_i2(size == 8 ? KX_VBROADCASTSD : KX_VBROADCASTSS, bytes, reg, KX_IN_MEM), &rm));
+}
+
 /* A value's register from its place in the frame, or back. */
 static void em_move_frame(kx_writer *e, kn_ref value, int reg, bool back) {
     const kx_value *v     = &e->p->value[value];
@@ -400,7 +414,10 @@ static void em_lend(kx_writer *e, int loop) {
     for (size_t k = 0; k < e->p->nsplit; k++) {
         const kx_split *s = &e->p->split[k];
         if (s->loop != loop || s->away) continue;
-        em_move_frame(e, s->value, s->reg, false);
+        if (em_is_const(e, s->value))
+            em_hold(e, s->value, s->reg);
+        else
+            em_move_frame(e, s->value, s->reg, false);
         e->p->value[s->value].reg = (int8_t)s->reg;
     }
     if (e->p->loop[loop].roomy) em_set_scratch(e, true);

@@ -597,7 +597,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     if (ok) pl_name_bits(p);
     ok = ok && pl_name_cells(p);
     if (ok) pl_find_intervals(p);
-    ok = ok && kx_give_registers(p);
+    ok = ok && kx_give_registers(p) && kx_hold_constants(p);
     if (!ok) kx_plan_free(p);
     return ok;
 }

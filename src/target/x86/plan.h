@@ -44,7 +44,7 @@ typedef struct kx_loop {
 } kx_loop;
 
 /* While an innermost loop runs, a value of the frame is in a register (`written`: and goes back), or a value of a
- * register that the loop does not look at is `away`, in the frame. */
+ * register that the loop does not look at is `away`, in the frame. While a loop runs, a constant is in a register. */
 typedef struct kx_split {
     kn_ref value;
     int    loop, reg;
@@ -122,6 +122,9 @@ void kx_lay(kx_plan *p, kx_value *v);       /* has a place in the frame */
 int  kx_wish(const kx_plan *p, kn_ref n);   /* a register that n would like: that of a source which ends here */
 bool kx_spares(const kx_plan *p, kn_ref x); /* leaves rcx and rdx alone if nothing that it reads lies in the frame */
 bool kx_put_split(kx_plan *p, kn_ref v, int loop, int reg, bool away, bool written);
+int  kx_vectors(const kx_plan *p); /* how many vector registers values may have: 0 to that */
+/* constants.c: what is left of the vector registers is lent to constants. */
+bool kx_hold_constants(kx_plan *p);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);

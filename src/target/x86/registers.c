@@ -21,6 +21,10 @@ static int ra_by_start(const void *a, const void *b) {
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
+int kx_vectors(const kx_plan *p) {
+    return KN_MIN((p->avx512 ? 32 : 16) - (p->tight ? 4 : 2), p->regs ? KN_MAX(1, p->regs - 3) : 64);
+}
+
 /* Registers to give out, the ones that a callee keeps last. */
 static int ra_pool_of(const kx_plan *p, kx_bank bank, bool tight, uint8_t *out) {
     static const uint8_t gp[] = {KX_RSI, KX_RDI, KX_R8,  KX_R9,  KX_R10, KX_R11,
