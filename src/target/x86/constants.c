@@ -2,7 +2,7 @@
  *
  * A constant stands in the code's memory, where an instruction takes it from; some take it from registers only, and a
  * load beside those of data is one too many where little is computed. Takes a plan whose values have their registers.
- * What no value has goes to the constants of innermost loops, those of most uses first, while the outermost loop runs
+ * What no value has goes to the constants of innermost loops, those worth most first, while the outermost loop runs
  * through which the register is free. They are lent as values of the frame are (kx_split). */
 #include "target/x86/plan.h"
 
@@ -10,12 +10,12 @@
 
 typedef struct kc_use {
     kn_ref node;
-    int    count;
+    int    worth;
 } kc_use;
 
-static int kc_by_count(const void *a, const void *b) {
+static int kc_by_worth(const void *a, const void *b) {
     const kc_use *x = a, *y = b;
-    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    if (x->worth != y->worth) return x->worth > y->worth ? -1 : 1;
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
@@ -23,17 +23,19 @@ static bool kc_is_zero(const kn_graph *g, kn_ref n) {
     return kn_is_float(kg_dtype(g, n)) ? kg_const_float(g, n) == 0 : !kg_const_int(g, n);
 }
 
-/* Source k of x is a constant that its instruction takes from a vector register, or from memory. */
-static bool kc_takes(const kn_graph *g, kn_ref x, uint32_t k) {
+/* What it costs that source k of x, a constant, is no register: it is loaded first, or is a part of the instruction.
+ * 0: that does not take it from a vector register. */
+static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
+    enum { PART = 1, LOADED = 4 };
     kn_ref s = kg_at(g, x, k);
-    if (kg_op(g, s) != KN_OP_CONST || kg_dtype(g, s) == KN_BOOL) return false;
-    if (!kx_is_lanes(g, x) && !kn_is_float(kg_dtype(g, s))) return false;
+    if (kg_op(g, s) != KN_OP_CONST || kg_dtype(g, s) == KN_BOOL) return 0;
+    if (!kx_is_lanes(g, x) && !kn_is_float(kg_dtype(g, s))) return 0;
     switch (kx_op(g, x)) {
-    case KN_OP_WHERE: return k == 1 || !kc_is_zero(g, s); /* else 0 is made by the mask */
-    case KN_OP_ADD:
+    case KN_OP_WHERE: return k == 1 ? PART : kc_is_zero(g, s) ? 0 : LOADED; /* 0 is made by the mask */
     case KN_OP_SUB:
+    case KN_OP_DIV: return k == 0 ? LOADED : PART;
+    case KN_OP_ADD:
     case KN_OP_MUL:
-    case KN_OP_DIV:
     case KN_OP_MULACC:
     case KN_OP_MAX:
     case KN_OP_MIN:
@@ -45,26 +47,27 @@ static bool kc_takes(const kn_graph *g, kn_ref x, uint32_t k) {
     case KN_OP_CMPLE:
     case KN_OP_CMPGE:
     case KN_OP_CMPEQ:
-    case KN_OP_CMPNE: return true;
-    default: return false;
+    case KN_OP_CMPNE: return PART;
+    default: return 0;
     }
 }
 
-/* The constants of a loop, those of most uses first. `seen`: per node its place in `use` + 1; 0 before and after. */
+/* The constants of a loop, those worth most first. `seen`: per node its place in `use` + 1; 0 before and after. */
 static int kc_find(const kx_plan *p, const kx_loop *l, kc_use *use, uint32_t *seen) {
     int count = 0;
     for (uint32_t i = l->open + 1; i < l->close; i++) {
         kn_ref x = p->list[i];
         if (kg_op(p->g, x) != KN_OP_INS || !p->value[x].needed || p->value[x].step) continue;
         for (uint32_t k = 0; k < kg_nsrc(p->g, x); k++) {
-            if (!kc_takes(p->g, x, k)) continue;
-            kn_ref c = kg_at(p->g, x, k);
+            int    worth = kc_worth(p->g, x, k);
+            kn_ref c     = kg_at(p->g, x, k);
+            if (!worth) continue;
             if (!seen[c]) use[count] = (kc_use){c, 0}, seen[c] = (uint32_t)++count;
-            use[seen[c] - 1].count++;
+            use[seen[c] - 1].worth += worth;
         }
     }
     for (int k = 0; k < count; k++) seen[use[k].node] = 0;
-    qsort(use, (size_t)count, sizeof *use, kc_by_count);
+    qsort(use, (size_t)count, sizeof *use, kc_by_worth);
     return count;
 }
 

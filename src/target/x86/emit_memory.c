@@ -455,7 +455,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         return;
     }
     if (gate) {
-        el_set_to(e, n, kg_at(g, n, 1), d);
+        int  held;
+        bool zero = kx_is_lanes(g, gate) && !spot.places && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
+                    !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
+        if (!zero) el_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate) && spot.places) {
             kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
             el_gather(e, n, d, spot.places, gate, &m);
@@ -465,7 +468,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         if (kx_is_lanes(g, gate)) {
             int    k = kx_mask(e, gate, KX_K0), size = w * kn_dsize(dt) <= 16 ? 16 : w * kn_dsize(dt);
             kx_ins i = el_place(e, kx_i2(el_masked_move(dt, false), size, d, KX_IN_MEM), at);
-            kx_put(e, kx_masked(i, k, false));
+            kx_put(e, kx_masked(i, k, zero));
             kx_done(e, n, d);
             return;
         }
