@@ -614,6 +614,11 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
         em_emit_value(e, n);
 }
 
+/* The next place so many bytes before a cache line. */
+static int64_t em_before_line(int64_t at, int bytes) {
+    return (at + bytes + 63) / 64 * 64 - bytes;
+}
+
 static bool em_lay_frame(kx_writer *e) {
     kx_plan *p  = e->p;
     int64_t  at = p->frame;
@@ -630,14 +635,13 @@ static bool em_lay_frame(kx_writer *e) {
         at += kg_field(e->g, x, KN_F_BUFFER_size) * kn_dsize(dt);
         if (at > 1 << 24) return kn_fail(e->f, KN_ERR_UNSUPPORTED, "render x86: LOCAL buffers are too large");
     }
-    at      = (at + 15) / 16 * 16;
-    e->wide = (int32_t)at;
-    at += e->lanes ? 144 : 0;
+    at = (at + 15) / 16 * 16;
+    if (e->lanes) at = em_before_line(at, 8), e->wide = (int32_t)at, at += 136; /* the lanes fill lines */
     e->args  = (int32_t)at;
     e->low   = (int32_t)at + 32;
     e->high  = (int32_t)at + 40;
-    e->save  = (int32_t)at + 64; /* +48: the stack pointer of before */
-    p->frame = (int32_t)at + 64 + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
+    e->save  = (int32_t)em_before_line(at + 64, 8 * 8 + 7 * 8); /* +48: the stack pointer of before */
+    p->frame = e->save + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
     p->frame = (p->frame + 63) / 64 * 64;
     return true;
 }
