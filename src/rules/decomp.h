@@ -17,6 +17,9 @@ kn_ref kn_decomp_threefry(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_sqrt(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_trunc(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_divide(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_round(kn_rw *rw, kn_ref n);
+/* x is what kn_decomp_round makes for a CAST to that dtype, which then changes nothing. */
+bool   kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dtype);
 
 /* ---- for the files decomp*.c ----------------------------------------------------------------------------------- */
 static inline kn_ref xp_f32(kn_graph *g, double v) {

@@ -1,8 +1,8 @@
 /* cut.c - Select of x86-64: which cells and elements are needed, in the order in which they are needed.
  *
- * Takes: an expanded kernel after the rules of select_x86. Gives: the kernel of cut.h. Effects are walked in order, and
- * what they need is built depth first, cell by cell: ascending ids then have short live ranges, and Linearize, which
- * keeps ids in order within a loop, needs no other choice. */
+ * Takes: an expanded kernel after the rules of select.rules. Gives: the kernel of cut.h. Effects are walked in order,
+ * and what they need is built depth first, cell by cell: ascending ids then have short live ranges, and Linearize,
+ * which keeps ids in order within a loop, needs no other choice. */
 #include "target/x86/cut.h"
 #include "target/x86/x86.h"
 
@@ -158,6 +158,10 @@ static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t ro
     return kx_pack(c, kg_dtype(c->g, n), x, w);
 }
 
+static kn_ref ct_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
+    return kx_node(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
+}
+
 /* Source row sr of a REDUCE falls on row `row` of the result. */
 static bool ct_falls_on(const kx_tile *s, const kx_tile *d, int64_t sr, int64_t row) {
     return kt_row_falls_on(s->rank, s->dims, d->dims, sr, row);
@@ -171,12 +175,12 @@ static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
         int half = w / 2;
         if (half == 1) {
             kn_ref x[2];
-            return kx_lanes(c, v, w, x) ? kx_combine(c, op, dt, 0, x[0], x[1]) : 0;
+            return kx_lanes(c, v, w, x) ? ct_combine(c, op, dt, 0, x[0], x[1]) : 0;
         }
         kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, ct_run_of(c, tmp, w), v, 0);
         kn_ref from = kg_after(g, tmp, &put, 1), iota = kg_iota(g, half, 0, KN_AXIS_UPCAST, 1, 0);
         kn_ref hi = kg_op2(g, KN_OP_ADD, kg_idx(g, half), iota);
-        v = kx_combine(c, op, dt, half, kg_load(g, kg_index(g, from, &iota, 1)), kg_load(g, kg_index(g, from, &hi, 1)));
+        v = ct_combine(c, op, dt, half, kg_load(g, kg_index(g, from, &iota, 1)), kg_load(g, kg_index(g, from, &hi, 1)));
         w = half;
     }
     return v;
@@ -205,14 +209,14 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
             if (k == nacc)
                 width[nacc] = w, acc[nacc++] = x;
             else
-                acc[k] = kx_combine(c, op, w > 1 ? dt : kg_dtype(c->g, x), w > 1 ? w : 0, acc[k], x);
+                acc[k] = ct_combine(c, op, w > 1 ? dt : kg_dtype(c->g, x), w > 1 ? w : 0, acc[k], x);
         }
     kn_ref r = 0;
     for (int k = 0; k < nacc; k++) {
         kn_ref x = fold && width[k] > 1 ? ct_fold_lanes(c, op, acc[k], width[k]) : acc[k];
         if (fold && width[k] > 1 && kg_dtype(c->g, x) != kg_dtype(c->g, n))
             x = kx_node(c, KN_OP_CAST, kg_dtype(c->g, n), 0, &x, 1);
-        r = r ? kx_combine(c, op, kg_dtype(c->g, x), 0, r, x) : x;
+        r = r ? ct_combine(c, op, kg_dtype(c->g, x), 0, r, x) : x;
     }
     return r;
 }
@@ -228,7 +232,7 @@ static kn_ref ct_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t r
             for (int64_t l = fold ? 0 : lane; ct_falls_on(&s, d, sr, row) && l < (fold ? s.lanes : lane + 1); l++) {
                 if (!(x = kx_sca(c, src, sr * s.lanes + l))) return 0;
                 if (!pass) continue;
-                r = r ? kx_combine(c, (int)kg_field(c->g, n, KN_F_REDUCE_op), kg_dtype(c->g, n), 0, r, x) : x;
+                r = r ? ct_combine(c, (int)kg_field(c->g, n, KN_F_REDUCE_op), kg_dtype(c->g, n), 0, r, x) : x;
             }
     return r;
 }
@@ -450,6 +454,10 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
     c->pairs = c->avx512 || least > 1;
 }
 
+static bool ct_is_word(int dt) { /* in registers */
+    return dt == KN_I32 || dt == KN_U32 || dt == KN_BOOL || (kn_is_float(dt) && dt != KN_F64);
+}
+
 /* What is computed of the bits of an f32 goes to and fro between numbers and words: as scalars it would change files
  * each time, and hold many general registers. */
 static void ct_mark_bits(kx_cut *c, const kn_ref *order, uint32_t n) {
@@ -457,12 +465,12 @@ static void ct_mark_bits(kx_cut *c, const kn_ref *order, uint32_t n) {
     for (uint32_t i = 0; i < n && c->lanes >= KX_WIDE; i++) {
         kn_ref x  = order[i];
         int    op = kg_op(g, x), dt = kg_dtype(g, x);
-        bool   words = dt == KN_F32 || dt == KN_I32 || dt == KN_U32 || dt == KN_BOOL, bits = false;
+        bool   words = ct_is_word(dt), bits = false;
         if ((!kn_is_alu(op) && op != KN_OP_BITCAST) || !words || !kx_has_form(c, x)) continue;
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
             kn_ref s  = kg_at(g, x, k);
             int    st = kg_dtype(g, s);
-            words &= st == KN_F32 || st == KN_I32 || st == KN_U32 || st == KN_BOOL;
+            words &= ct_is_word(st);
             bits |= c->bits[s] || (op == KN_OP_BITCAST && st != dt && st == KN_F32);
         }
         c->bits[x] = words && bits;

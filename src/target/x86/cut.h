@@ -76,7 +76,6 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
  * constant). */
 bool kx_has_form(const kx_cut *c, kn_ref n);
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
-kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b);
 
 /* cut_memory.c */
 bool   kx_is_register(const kn_graph *g, kn_ref at);

@@ -1,10 +1,12 @@
 /* cut_ops.c - Select of x86-64: which elementwise ops have a form on lanes, and the INS that do them.
  *
- * forms.def says what there is; what is put together here are ops that no single form does. */
+ * What has none has been rewritten in terms of others by select.rules, or is made lane by lane. Floats narrower than
+ * f32 are f32 in registers. */
 #include "target/x86/cut.h"
+
+#include "rules/decomp.h"
 #include "target/x86/x86.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- forms ----------------------------------------------------------------------------------------------------- */
@@ -27,8 +29,8 @@ static bool co_cast_form(const kx_cut *c, int dt, int st) {
     int d = kn_dsize(dt), s = kn_dsize(st);
     if (dt == st) return true;
     if (dt == KN_BOOL) return false;
-    if (st == KN_BOOL) return d == 4 || co_is_narrow(dt) || (c->avx512 && d == 8);
-    if (co_is_narrow(dt)) return kn_is_float(st) && s <= 4;
+    if (st == KN_BOOL) return c->avx512 || d == 4 || co_is_narrow(dt);
+    if (co_is_narrow(dt)) return st == KN_F32;
     if (kn_is_float(dt) && kn_is_float(st)) return true;
     if (kn_is_float(st)) return d >= 4 && (c->avx512 || (s <= 4 && dt == KN_I32));
     return !kn_is_float(dt) || s == 4 || (c->avx512 && s == 8);
@@ -49,17 +51,17 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
         return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
                op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN;
     }
-    if (co_is_narrow(dt) && op == KN_OP_MULACC) return false; /* of three f32: not rounded once */
+    bool whole = !co_is_narrow(dt); /* what is rounded to fewer bits is not what the f32 op gives */
     switch (op) {
     case KN_OP_ADD:
-    case KN_OP_SUB: return true;
-    case KN_OP_MUL: return size > 1;
+    case KN_OP_SUB: return whole;
+    case KN_OP_MUL: return whole && size > 1;
     case KN_OP_MAX:
     case KN_OP_MIN: return fl || size < 8 || c->avx512;
     case KN_OP_MULACC:
     case KN_OP_DIV:
     case KN_OP_SQRT:
-    case KN_OP_RECIP:
+    case KN_OP_RECIP: return fl && whole;
     case KN_OP_TRUNC: return fl;
     case KN_OP_NEG: return true;
     case KN_OP_AND:
@@ -87,6 +89,9 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
     const kn_graph *g  = c->g;
     int             op = kg_op(g, n), dt = kg_dtype(g, n);
     if (op == KN_OP_LOAD) return true;
+    /* Of what a rule has rounded. */
+    if (op == KN_OP_CAST && co_is_narrow(dt) && dt != KN_F16 && kg_dtype(g, kg_at(g, n, 0)) == KN_F32)
+        return kn_decomp_is_rounded(c->g, kg_at(g, n, 0), dt);
     if (op == KN_OP_REDUCE) return co_form_of(c, (int)kg_field(g, n, KN_F_REDUCE_op), dt, dt, -1);
     return co_form_of(c, op, dt, kg_dtype(g, kg_at(g, n, 0)), co_by(g, n));
 }
@@ -103,22 +108,27 @@ static kn_ref co_neutral(const kn_graph *g, int op, int dtype, const kn_ref *src
     return 0;
 }
 
+/* Registers hold narrow floats as f32: their CASTs do nothing. */
+static kn_ref co_held(const kn_graph *g, kn_ref x) {
+    bool cast = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CAST && kg_dtype(g, x) == KN_F32;
+    return cast && kg_rank(g, x) && kg_rank(g, kg_at(g, x, 0)) && co_is_narrow(kg_dtype(g, kg_at(g, x, 0)))
+               ? kg_at(g, x, 0)
+               : x;
+}
+
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
     /* As lane numbers make many. A constant is CAST to lanes of its dtype where a register of them is asked for. */
     bool   spread = lanes && op == KN_OP_CAST && kg_dtype(c->g, src[0]) == dtype;
     kn_ref known  = spread ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n);
     if (!known) known = co_neutral(c->g, op, dtype, src, n);
     if (known) return known;
+    kn_ref held[3];
+    if (lanes && op != KN_OP_CAST) {
+        for (int k = 0; k < n; k++) held[k] = co_held(c->g, src[k]);
+        src = held;
+    }
     int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
     return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
-}
-
-static kn_ref co_ins2(kx_cut *c, int op, int dt, int lanes, kn_ref a, kn_ref b) {
-    return kx_node(c, op, dt, lanes, (kn_ref[]){a, b}, 2);
-}
-
-static kn_ref co_constant(kx_cut *c, int dt, int64_t v) {
-    return kg_int(c->g, dt, v);
 }
 
 /* The bits of x in another dtype: of a constant a constant, which lanes take as it is. */
@@ -133,49 +143,9 @@ static kn_ref co_bits(kx_cut *c, kn_ref x, int dt) {
     return kn_is_float(dt) ? kg_float(c->g, dt, v.f) : kg_int(c->g, dt, v.i);
 }
 
-/* f32 rounded to what f16 has, and so on, to nearest, ties to even; bf16 has the exponents of f32, f8 has less. */
-static kn_ref co_round(kx_cut *c, int dt, int lanes, kn_ref x) {
-    bool    bf = dt == KN_BF16, four = dt == KN_F8E4M3;
-    int     drop  = bf ? 16 : four ? 20 : 21; /* bits of the fraction that go */
-    int64_t rest  = ((int64_t)1 << drop) - 1;
-    double  least = four ? 0x1p-6 : 0x1p-14, fixed = four ? 0x1p14 : 0x1p7, most = four ? 464 : 61440;
-    kn_ref  nan = kg_float(c->g, KN_F32, (double)NAN);
-    if (dt == KN_F16) return kx_node(c, KN_OP_CAST, dt, lanes, &x, 1);
-    kn_ref bits = co_bits(c, x, KN_I32),
-           sign = co_ins2(c, KN_OP_AND, KN_I32, lanes, bits, co_constant(c, KN_I32, INT32_MIN));
-    kn_ref all  = bf ? bits : co_ins2(c, KN_OP_XOR, KN_I32, lanes, bits, sign);
-    kn_ref odd =
-        co_ins2(c, KN_OP_AND, KN_I32, lanes, co_ins2(c, KN_OP_SHR, KN_I32, lanes, all, co_constant(c, KN_I32, drop)),
-                co_constant(c, KN_I32, 1));
-    kn_ref up    = co_ins2(c, KN_OP_ADD, KN_I32, lanes,
-                           co_ins2(c, KN_OP_ADD, KN_I32, lanes, all, co_constant(c, KN_I32, rest >> 1)), odd);
-    kn_ref y     = co_ins2(c, KN_OP_AND, KN_I32, lanes, up, co_constant(c, KN_I32, ~rest)),
-           keeps = co_ins2(c, KN_OP_CMPEQ, KN_BOOL, lanes, x, x);
-    if (!bf) {
-        kn_ref ax = co_bits(c, all, KN_F32), big = kg_float(c->g, KN_F32, fixed);
-        kn_ref low    = co_ins2(c, KN_OP_SUB, KN_F32, lanes, co_ins2(c, KN_OP_ADD, KN_F32, lanes, ax, big), big);
-        kn_ref is_low = co_ins2(c, KN_OP_CMPLT, KN_BOOL, lanes, ax, kg_float(c->g, KN_F32, least));
-        kn_ref fits   = co_ins2(c, four ? KN_OP_CMPLE : KN_OP_CMPLT, KN_BOOL, lanes, ax, kg_float(c->g, KN_F32, most));
-        y             = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){is_low, low, co_bits(c, y, KN_F32)}, 3);
-        if (four)
-            keeps = fits;
-        else
-            y = kx_node(c, KN_OP_WHERE, KN_F32, lanes, (kn_ref[]){fits, y, kg_float(c->g, KN_F32, (double)INFINITY)},
-                        3);
-        y = co_ins2(c, KN_OP_OR, KN_I32, lanes, co_bits(c, y, KN_I32), sign);
-    }
-    return kx_node(c, KN_OP_WHERE, dt, lanes, (kn_ref[]){keeps, co_bits(c, y, KN_F32), nan}, 3);
-}
-
-static bool co_rounds(int op) { /* of narrow floats: the f32 operation does not give one */
-    return op == KN_OP_ADD || op == KN_OP_SUB || op == KN_OP_MUL || op == KN_OP_DIV || op == KN_OP_SQRT ||
-           op == KN_OP_RECIP;
-}
-
-kn_ref kx_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
-    if (lanes && co_is_narrow(dtype) && co_rounds(op))
-        return co_round(c, dtype, lanes, co_ins2(c, op, KN_F32, lanes, a, b));
-    return co_ins2(c, op, dtype, lanes, a, b);
+/* What has been rounded already, as what it is. */
+static kn_ref co_retyped(kx_cut *c, kn_ref x, int dt, int lanes) {
+    return kx_node(c, (int)kg_field(c->g, x, KN_F_INS_op), dt, lanes, kg_src(c->g, x), (int)kg_nsrc(c->g, x));
 }
 
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
@@ -186,11 +156,7 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         return co_bits(c, src[0], dt);
     if (op == KN_OP_CAST && st == dt) return src[0];
     if (op == KN_OP_CAST && dt == KN_BOOL) return kx_refuse(c, n, "a bool is made by the rule cast_to_bool"), 0;
-    if (lanes && op == KN_OP_CAST && co_is_narrow(dt) && st != KN_BOOL) {
-        kn_ref wide = st == KN_F32 ? src[0] : kx_node(c, KN_OP_CAST, KN_F32, lanes, src, 1);
-        return co_round(c, dt, lanes, wide);
-    }
-    if (lanes && k == 1 && co_is_narrow(dt) && co_rounds(op))
-        return co_round(c, dt, lanes, kx_node(c, op, KN_F32, lanes, src, 1));
-    return k == 2 ? kx_combine(c, op, dt, lanes, src[0], src[1]) : kx_node(c, op, dt, lanes, src, (int)k);
+    if (lanes && op == KN_OP_CAST && st == KN_F32 && co_is_narrow(dt) && dt != KN_F16 && kg_op(g, src[0]) == KN_OP_INS)
+        return co_retyped(c, src[0], dt, lanes);
+    return kx_node(c, op, dt, lanes, src, (int)k);
 }

@@ -1,0 +1,52 @@
+/* decomp_narrow.c - f32 rounded to what a narrower float has, to nearest, ties to even, in 32-bit integers: for vectors
+ * that hold narrower floats as f32 and have no instruction for this. */
+#include "rules/decomp.h"
+
+#include <math.h>
+
+typedef kn_ref R;
+
+/* bf16 has the exponents of f32, f8 has less: what lies below its least normal number is rounded by a sum whose last
+ * bit is that of the result, what lies beyond its greatest is NaN (e4m3) or infinite. */
+static R rounded(kn_graph *g, R x, int dt) {
+    bool    bf = dt == KN_BF16, four = dt == KN_F8E4M3;
+    int     drop  = bf ? 16 : four ? 20 : 21; /* bits of the fraction that go */
+    int64_t rest  = ((int64_t)1 << drop) - 1;
+    double  least = four ? 0x1p-6 : 0x1p-14, fixed = four ? 0x1p14 : 0x1p7, most = four ? 464 : 61440;
+    R       bits = xp_as(g, x, KN_I32), sign = xp_and(g, bits, xp_i32(g, INT32_MIN));
+    R       all = bf ? bits : xp_xor(g, bits, sign), odd = xp_and(g, xp_shr(g, all, xp_i32(g, drop)), xp_i32(g, 1));
+    R       up = xp_add(g, xp_add(g, all, xp_i32(g, rest >> 1)), odd), y = xp_and(g, up, xp_i32(g, ~rest));
+    R       keeps = xp_eq(g, x, x);
+    if (!bf) {
+        R ax = xp_as(g, all, KN_F32), big = xp_f32(g, fixed), low = xp_sub(g, xp_add(g, ax, big), big);
+        R fits = kg_op2(g, four ? KN_OP_CMPLE : KN_OP_CMPLT, ax, xp_f32(g, most));
+        R z    = xp_if(g, xp_lt(g, ax, xp_f32(g, least)), low, xp_as(g, y, KN_F32));
+        if (four)
+            keeps = fits;
+        else
+            z = xp_if(g, fits, z, xp_f32(g, INFINITY));
+        y = xp_or(g, xp_as(g, z, KN_I32), sign);
+    }
+    return xp_if(g, keeps, xp_as(g, y, KN_F32), xp_f32(g, NAN));
+}
+
+/* The node that is made of n alone by these ops, first sources; 0: another. */
+static R made_of(const kn_graph *g, R n, const int *ops, int count) {
+    for (int i = 0; i < count && n; i++) n = kg_op(g, n) == ops[i] ? kg_at(g, n, 0) : 0;
+    return n;
+}
+
+bool kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dt) {
+    static const int other[] = {KN_OP_WHERE, KN_OP_CMPEQ},
+                     four[]  = {KN_OP_WHERE, KN_OP_CMPLE, KN_OP_BITCAST, KN_OP_XOR, KN_OP_BITCAST};
+    R from = dt == KN_F8E4M3 ? made_of(g, x, four, KN_COUNT(four)) : made_of(g, x, other, KN_COUNT(other));
+    return from && kg_dtype(g, from) == KN_F32 && rounded(g, from, dt) == x;
+}
+
+/* CAST of f32 to bf16 or f8: of what such a float has already, which is left. */
+kn_ref kn_decomp_round(kn_rw *rw, kn_ref node) {
+    kn_graph *g = rw->g;
+    R         x = kg_at(g, node, 0);
+    int       dt = kg_dtype(g, node);
+    return kn_decomp_is_rounded(g, x, dt) ? 0 : kg_cast(g, rounded(g, x, dt), dt);
+}
