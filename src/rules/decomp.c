@@ -6,10 +6,6 @@
 
 typedef kn_ref R;
 
-static R constant(kn_graph *g, R like, double v) {
-    return kg_float(g, kg_dtype(g, like), v);
-}
-
 /* What differs between the widths. */
 typedef struct decomp_width {
     int     itype, mbits, bias;
@@ -66,11 +62,11 @@ kn_ref kn_decomp_exp2(kn_rw *rw, kn_ref node) {
 
 kn_ref kn_decomp_split(kn_graph *g, kn_ref x, kn_ref *e) {
     decomp_width w    = width_of(g, x);
-    R            tiny = xp_lt(g, x, constant(g, x, w.least)), mbits = kg_int(g, w.itype, w.mbits);
-    R            bits = xp_as(g, xp_if(g, tiny, xp_mul(g, x, constant(g, x, w.lift)), x), w.itype);
+    R            tiny = xp_lt(g, x, xp_float(g, x, w.least)), mbits = kg_int(g, w.itype, w.mbits);
+    R            bits = xp_as(g, xp_if(g, tiny, xp_mul(g, x, xp_float(g, x, w.lift)), x), w.itype);
     R            off = xp_sub(g, bits, kg_int(g, w.itype, w.root)), up = xp_shr(g, off, mbits);
     R            whole = xp_and(g, off, kg_int(g, w.itype, -(INT64_C(1) << w.mbits)));
-    *e = xp_add(g, kg_cast(g, up, kg_dtype(g, x)), xp_if(g, tiny, constant(g, x, -w.mbits), constant(g, x, 0)));
+    *e = xp_add(g, kg_cast(g, up, kg_dtype(g, x)), xp_if(g, tiny, xp_float(g, x, -w.mbits), xp_float(g, x, 0)));
     return xp_as(g, xp_sub(g, bits, whole), kg_dtype(g, x));
 }
 
@@ -83,13 +79,13 @@ kn_ref kn_decomp_log2(kn_rw *rw, kn_ref node) {
                                  0.1479906930911785189};
     kn_graph           *g     = rw->g;
     bool                wide  = kg_dtype(g, node) == KN_F64;
-    R                   x = kg_at(g, node, 0), zero = constant(g, x, 0), inf = constant(g, x, INFINITY), e;
-    R                   d = xp_sub(g, kn_decomp_split(g, x, &e), constant(g, x, 1));
-    R                   s = kg_op2(g, KN_OP_DIV, d, xp_add(g, d, constant(g, x, 2))), z = xp_mul(g, s, s);
+    R                   x = kg_at(g, node, 0), zero = xp_float(g, x, 0), inf = xp_float(g, x, INFINITY), e;
+    R                   d = xp_sub(g, kn_decomp_split(g, x, &e), xp_float(g, x, 1));
+    R                   s = kg_op2(g, KN_OP_DIV, d, xp_add(g, d, xp_float(g, x, 2))), z = xp_mul(g, s, s);
     R                   r   = xp_mul(g, z, xp_polynomial(g, z, wide ? c64 : c32, wide ? KN_COUNT(c64) : KN_COUNT(c32)));
     R                   ln  = xp_sub(g, d, xp_mul(g, s, xp_sub(g, d, r)));
-    R                   y   = xp_fma(g, ln, constant(g, x, 1.4426950408889634), e);
-    R                   low = xp_if(g, xp_eq(g, x, zero), constant(g, x, -INFINITY), constant(g, x, NAN));
+    R                   y   = xp_fma(g, ln, xp_float(g, x, 1.4426950408889634), e);
+    R                   low = xp_if(g, xp_eq(g, x, zero), xp_float(g, x, -INFINITY), xp_float(g, x, NAN));
     R                   high = xp_if(g, xp_lt(g, x, inf), y, inf);
     return xp_if(g, xp_lt(g, zero, x), high, low);
 }

@@ -25,6 +25,9 @@ bool   kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dtype);
 static inline kn_ref xp_f32(kn_graph *g, double v) {
     return kg_float(g, KN_F32, v);
 }
+static inline kn_ref xp_float(kn_graph *g, kn_ref like, double v) {
+    return kg_float(g, kg_dtype(g, like), v);
+}
 static inline kn_ref xp_i32(kn_graph *g, int64_t v) {
     return kg_int(g, KN_I32, v);
 }

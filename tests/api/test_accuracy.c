@@ -155,22 +155,32 @@ static long double exact_rsqrt64(long double x) {
     return 1 / sqrtl(x);
 }
 
+/* Near a multiple of pi/2: up to 2^63 quarter turns. */
+static double quarter_turns(uint64_t r) {
+    double x = (double)((long double)(r >> (1 + r % 62)) * 1.57079632679489661923132169163975144L);
+    memcpy(&r, &x, sizeof r);
+    r += (r >> 7) % 5 - 2;
+    memcpy(&x, &r, sizeof x);
+    return x;
+}
+
 static const struct {
     const char *name;
     kn_tensor *(*build)(kn_tensor *x);
     long double (*exact)(long double x);
-    double bound, lo, hi; /* where the sample lies beside the special values */
+    double bound, lo, hi;        /* where the sample lies beside the special values */
+    double (*other)(uint64_t r); /* a quarter of it, if not NULL */
 } wide[] = {
-    {"exp2", kn_exp2, exp2l, 2, -1080, 1030},
-    {"log2", kn_log2, log2l, 2, 0, 4},
-    {"exp", kn_exp, expl, 4, -746, 710},
-    {"log", kn_log, logl, 4, 0, 4},
-    {"tanh", kn_tanh, tanhl, 4, -20, 20},
-    {"erf", kn_erf, erfl, 4, -7, 7},
-    {"sigmoid", kn_sigmoid, exact_sigmoid64, 4, -745, 40},
-    {"sqrt", kn_sqrt, sqrtl, 0.5, 0, 1e6},
-    {"rsqrt", kn_rsqrt, exact_rsqrt64, 2, 0, 1e6},
-    {"sin", kn_sin, sinl, 2, -1e6, 1e6},
+    {"exp2", kn_exp2, exp2l, 2, -1080, 1030, NULL},
+    {"log2", kn_log2, log2l, 2, 0, 4, NULL},
+    {"exp", kn_exp, expl, 4, -746, 710, NULL},
+    {"log", kn_log, logl, 4, 0, 4, NULL},
+    {"tanh", kn_tanh, tanhl, 4, -20, 20, NULL},
+    {"erf", kn_erf, erfl, 4, -7, 7, NULL},
+    {"sigmoid", kn_sigmoid, exact_sigmoid64, 4, -745, 40, NULL},
+    {"sqrt", kn_sqrt, sqrtl, 0.5, 0, 1e6, NULL},
+    {"rsqrt", kn_rsqrt, exact_rsqrt64, 2, 0, 1e6, NULL},
+    {"sin", kn_sin, sinl, 1, -1e6, 1e6, quarter_turns},
 };
 
 static double distance64(double y, long double want) {
@@ -183,9 +193,13 @@ static double distance64(double y, long double want) {
 }
 
 static void sampled_f64(void) {
-    static const double special[] = {0,         -0.0,       1,         -1,    INFINITY, -INFINITY, NAN,
-                                     0x1p-1074, -0x1p-1074, 0x1p-1022, 1e308, -1e308,   1e-9,      -1e-9,
-                                     709.78,    -745.2,     0.6,       0.93,  -0.6,     1e-300};
+    static const double special[] = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 0x1p-1074, -0x1p-1074, 0x1p-1022, 1e308,
+                                     -1e308, 1e-9, -1e-9, 709.78, -745.2, 0.6, 0.93, -0.6, 1e-300,
+                                     /* nearest to multiples of pi/2, of all: by continued fractions of 2^k 2/pi */
+                                     0x1.6ac5b262ca1ffp+849, 0x1.6c6cbc45dc8dep+5, 0x1.6ac5b262ca1ffp+850,
+                                     0x1.6c6cbc45dc8dep+6, 0x1.b951f1572eba5p+23, 0x1.504cac51f1eafp+131,
+                                     0x1.e009c53148be1p+991, 0x1.fffffffffffffp+1023, 0x1.921fb54442d18p-1,
+                                     0x1.921fb54442d18p+0, 0x1.fffffffffffffp-1};
     static double       x[CHUNK], y[CHUNK];
     if (LDBL_MANT_DIG < 64) SKIP("long double is no wider than double here");
     kn_context *kn   = opened();
@@ -199,6 +213,7 @@ static void sampled_f64(void) {
             x[i]       = wide[k].lo + (wide[k].hi - wide[k].lo) * u;
             if (i % 4 == 1) memcpy(&x[i], &r, sizeof r);
             if (i % 4 == 2) x[i] = (u - 0.5) * 4;
+            if (i % 4 == 3 && wide[k].other) x[i] = wide[k].other(r);
         }
         memcpy(x, special, sizeof special);
         kn_scope *s = kn_begin(kn);
