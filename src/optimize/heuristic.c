@@ -51,16 +51,24 @@ static int64_t stride_in(const ko_view *v, const ko_access *a, int origin) {
     return c;
 }
 
+/* A register's bytes a lane of n; 0: n is no value of a kernel. */
+static int held_bytes(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n), dt = kg_dtype(g, n);
+    if ((!kn_is_alu(op) && op != KN_OP_LOAD && op != KN_OP_REDUCE) || dt == KN_INDEX || dt == KN_VOID) return 0;
+    return kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
+}
+
 static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
     if (!kg_reach(v->g, &sink, 1, &order, &n)) return kn_oom(f);
     int count = 0, widest = 1;
     for (uint32_t i = 0; i < n; i++) {
-        int op = kg_op(v->g, order[i]), dt = kg_dtype(v->g, order[i]);
-        count += op == KN_OP_INDEX;
-        if ((kn_is_alu(op) || op == KN_OP_LOAD || op == KN_OP_REDUCE) && dt != KN_INDEX && dt != KN_VOID)
-            widest = KN_MAX(widest, kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt)); /* as they are held */
+        kn_ref x = order[i];
+        count += kg_op(v->g, x) == KN_OP_INDEX;
+        /* What makes values, not numbers of elements: those are mostly the same for all lanes. */
+        for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
+            widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
     }
     v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - WHOLE_VECTORS, 0), 1);
     v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;
