@@ -176,13 +176,9 @@ static bool cm_gathers(const kx_cut *c, kn_ref at, int dt, int w) {
 
 /* Lanes at a constant distance are put together in a register. */
 static bool cm_moves_apart(int dt, int w, int64_t step) {
-    int size = kn_dsize(dt);
-    return dt != KN_INDEX && size >= 4 && w * size >= 16 && step * w * size == (int32_t)(step * w * size);
-}
-
-/* A whole register of bytes or words from the last to the first. */
-static bool cm_turns_bytes(int dt, int w, int64_t step) {
-    return step == -1 && w * kn_dsize(dt) >= 16 && kn_dsize(dt) <= 2 && kn_is_int(dt) && dt != KN_BOOL;
+    int  size  = kn_dsize(dt);
+    bool moves = size >= 4 ? w * size >= 16 : kn_is_int(dt) && dt != KN_BOOL && w * size >= 8;
+    return dt != KN_INDEX && moves && step * w * size == (int32_t)(step * w * size);
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says nothing of what is above the lanes */
@@ -261,8 +257,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     }
     bool run = a.plain &&
                (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
-                                         : still && (cm_moves_apart(dt, w, a.coef[d->rank - 1]) ||
-                                                     cm_turns_bytes(dt, w, a.coef[d->rank - 1])));
+                                         : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
     bool gathers = !a.plain && cm_gathers(c, at, dt, w);
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */

@@ -480,6 +480,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_gather(e, n, d, spot.places, 0, &m);
     else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
+    else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
+        kx_load_narrow(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
     else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
@@ -536,6 +538,8 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (lanes && dt == KN_BOOL)
         el_store_bools(e, at, x, w, &m);
+    else if (lanes && spot.step != 1 && kn_dsize(dt) < 4)
+        kx_store_narrow(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
     else if (lanes && spot.step != 1)
         el_store_lanes(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
     else if (lanes && kg_node(g, n)->arg && kx_held_size(e->p, dt) == kn_dsize(dt) && w * kn_dsize(dt) >= 16)

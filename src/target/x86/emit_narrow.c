@@ -1,0 +1,69 @@
+/* emit_narrow.c - Render of x86-64: bytes and words that lie apart, to and from registers of lanes.
+ *
+ * Sixteen bytes of a register at a time. Those that lie near are in a few loads, of which a shuffle each takes what it
+ * has to its places and makes the other places zero; nothing is read beyond the first lane and the last. Those that lie
+ * far apart, or run backwards, go one by one. */
+#include "target/x86/emit.h"
+
+#include <string.h>
+
+enum { FEW_LOADS = 4 };
+
+static kx_ins eb_at(const kx_ins *m, kx_ins i, int64_t bytes) {
+    kx_rm rm = {.mem = true, .at = *m};
+    rm.at.disp += (int32_t)bytes;
+    return kx_with(i, &rm);
+}
+
+/* `lanes` of them, a block, to the low bytes of `to`. */
+static void eb_shuffle(kx_writer *e, int to, int size, int lanes, int step, const kx_ins *m) {
+    int all = ((lanes - 1) * step + 1) * size, each = all >= 16 ? 16 : 8, put = 0;
+    for (int from = 0, done = 0; put < lanes; from += each, done++) {
+        int     start = KN_MIN(from, all - each), part = done ? e->v0 : to;
+        uint8_t pick[16];
+        memset(pick, 0x80, sizeof pick);
+        for (; put < lanes && put * step * size + size <= start + each; put++)
+            for (int k = 0; k < size; k++) pick[put * size + k] = (uint8_t)(put * step * size - start + k);
+        kx_load_bits(e, part, each, eb_at(m, kx_i(KX_MOV, 8), start));
+        kx_ins places = kx_mem_label(kx_i3(KX_VPSHUFB, 16, part, part, KX_IN_MEM), kx_pool(e, pick, 16), 0);
+        kx_put(e, places);
+        if (done) kx_put(e, kx_i3(e->avx512 ? KX_VPORD : KX_VPOR, 16, to, to, part));
+    }
+}
+
+static void eb_insert(kx_writer *e, int to, int size, int lanes, int64_t step, const kx_ins *m) {
+    kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, to, to, to));
+    for (int l = 0; l < lanes; l++) {
+        kx_ins i = kx_imm(kx_i4(size == 1 ? KX_VPINSRB : KX_VPINSRW, 0, to, to, KX_IN_MEM, 0), l);
+        kx_put(e, eb_at(m, i, l * step * size));
+    }
+}
+
+void kx_load_narrow(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
+    int lanes = KN_MIN(w, 16 / size), all = (int)KN_MIN((lanes - 1) * step * size + size, INT16_MAX);
+    for (int l = 0; l < w; l += lanes) {
+        int    part = l ? e->v2 : d;
+        kx_ins from = eb_at(m, kx_i(KX_MOV, 8), l * step * size);
+        if (step > 1 && all >= 8 && (all + 15) / 16 <= FEW_LOADS)
+            eb_shuffle(e, part, size, lanes, (int)step, &from);
+        else
+            eb_insert(e, part, size, lanes, step, &from);
+        if (l)
+            kx_put(e, kx_imm(e->avx512 ? kx_i4(KX_VINSERTI32X4, w * size, d, d, part, 0)
+                                       : kx_i4(KX_VINSERTI128, 0, d, d, part, 0),
+                             l / lanes));
+    }
+}
+
+void kx_store_narrow(kx_writer *e, int v, int size, int w, int64_t step, const kx_ins *m) {
+    int lanes = KN_MIN(w, 16 / size);
+    for (int l = 0; l < w; l++) {
+        int block = l / lanes, x = block ? e->v0 : v;
+        if (block && l % lanes == 0)
+            kx_put(e, kx_imm(e->avx512 ? kx_i3(KX_VEXTRACTI32X4, w * size, x, v, 0)
+                                       : kx_i3(KX_VEXTRACTI128, 0, x, v, 0),
+                             block));
+        kx_ins i = kx_imm(kx_i3(size == 1 ? KX_VPEXTRB : KX_VPEXTRW_ST, 0, KX_IN_MEM, x, 0), l % lanes);
+        kx_put(e, eb_at(m, i, l * step * size));
+    }
+}
