@@ -213,22 +213,31 @@ static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_ru
     return *same || lower_kernel(p, k, run, s + 1, last, f);
 }
 
-/* What a kernel does for want of registers in its innermost loops. */
-static uint32_t is_crowded(const kl_kernel *k) { return k->spills + k->remade; }
+/* What a kernel does for want of registers in its innermost loops: what goes to the frame and comes back waits. */
+enum { SPILL = 4 };
+static uint64_t wants(const kl_kernel *k) { return (uint64_t)SPILL * k->spills + k->remade; }
+
+/* Fewer rows and vectors are tried wherever a value is made again; but a last row is worth an instruction in 128 that
+ * makes one again, whole vectors one in 8. */
+enum { ROW_SHARE = 128, LANES_SHARE = 8 };
+static bool is_crowded(const kl_kernel *k, int narrow) {
+    uint64_t share = narrow > KO_WHOLE_VECTORS ? LANES_SHARE : ROW_SHARE;
+    return k->spills || (k->remade && narrow < KO_WHOLE_VECTORS) || share * k->remade > k->nodes;
+}
 
 /* A kernel through all its stages, narrowed until its innermost loops hold what they need. What is narrower is taken if
  * it does less than half as much for want of registers: that costs less than half a tile. */
 static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fault *f) {
     kl_kernel whole = *k, best = {.spills = INT32_MAX};
     bool      ok = true, same = false;
-    for (int narrow = 0; ok && narrow <= KO_NARROWEST && is_crowded(&best); narrow++) {
+    for (int narrow = 0; ok && narrow <= KO_NARROWEST && is_crowded(&best, narrow); narrow++) {
         kn_fault  own = {0};
         kl_kernel now;
         ok         = copy_kernel(p, &now, &whole, &own);
         now.narrow = narrow;
         ok         = ok && try_kernel(p, &now, narrow ? &best : NULL, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (ok && !same && is_crowded(&now) < (is_crowded(&best) + 1) / 2) {
+        if (ok && !same && wants(&now) < (wants(&best) + 1) / 2) {
             kl_kernel worse = best;
             best            = now;
             now             = worse;

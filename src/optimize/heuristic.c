@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* WHOLE_VECTORS: narrowed more often than that, lanes are a part of one. */
-enum { TILE_ROWS = 8, NARROW_ROWS = 14, WHOLE_VECTORS = 4 };
+enum { TILE_ROWS = 8, NARROW_ROWS = 14 };
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -70,7 +69,7 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
         for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
             widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
     }
-    v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - WHOLE_VECTORS, 0), 1);
+    v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - KO_WHOLE_VECTORS, 0), 1);
     v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;
     v->access  = kn_zalloc(kg_alloc(v->g), (size_t)(count + 1) * sizeof *v->access);
     v->naccess = count;
@@ -181,7 +180,8 @@ static int64_t tile_rows(int64_t extent, int64_t most) {
  * instructions that broadcast from memory, so one more holds that. */
 static int64_t tile_registers(const ko_view *v) {
     int64_t n = v->machine->vector_registers;
-    return (n - (n > 16 ? 2 : 3)) * (WHOLE_VECTORS + 1 - KN_MIN(v->narrow, WHOLE_VECTORS)) / (WHOLE_VECTORS + 1);
+    int64_t left = KO_WHOLE_VECTORS + 1 - KN_MIN(v->narrow, KO_WHOLE_VECTORS);
+    return (n - (n > 16 ? 2 : 3)) * left / (KO_WHOLE_VECTORS + 1);
 }
 
 /* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. What is left of w
@@ -280,8 +280,8 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
             }
         }
         if (best < 0) return;
-        static const int narrowed[2][WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
-        int64_t          rows = narrowed[turn][KN_MIN(v->narrow, WHOLE_VECTORS)];
+        static const int narrowed[2][KO_WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
+        int64_t          rows = narrowed[turn][KN_MIN(v->narrow, KO_WHOLE_VECTORS)];
         if (turn && tile_registers(v) < 21) rows = KN_MIN(rows, 2);
         rows                  = tile_rows(v->nest->origin[best].extent, rows);
         if (rows > 1) split(v, position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);

@@ -105,9 +105,9 @@ typedef struct ko_panels {
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels, kn_fault *f);
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). `narrow`, up
  * to KO_NARROWEST: how often the target has found the kernel to hold more than there are registers; then it is of fewer
- * rows and vectors at a time, lastly of parts of vectors. What it weighed and what was refused is written to `explain`,
- * which may be NULL. */
-enum { KO_NARROWEST = 6 };
+ * rows and vectors at a time, beyond KO_WHOLE_VECTORS of parts of vectors. What it weighed and what was refused is
+ * written to `explain`, which may be NULL. */
+enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6 };
 int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, kn_str *explain,
               kn_fault *f);
 

@@ -437,6 +437,85 @@ static void em_take_back(kx_writer *e, int loop) {
     }
 }
 
+static void em_emit_value(kx_writer *e, kn_ref n) {
+    int op = kg_op(e->g, n);
+    if (op == KN_OP_LOAD)
+        kx_emit_load(e, n);
+    else if (op == KN_OP_BITCAST)
+        kx_emit_bits(e, n);
+    else if (op != KN_OP_INS)
+        kx_refused(e, n, "is no instruction");
+    else if (kx_is_lanes(e->g, n))
+        kx_emit_lanes(e, n);
+    else if (kn_is_float(kg_dtype(e->g, n)))
+        kx_emit_real(e, n);
+    else
+        kx_emit_integer(e, n);
+}
+
+static void em_list_node(kx_writer *e, kn_ref n) {
+    if (!e->list) return;
+    kn_str_puts(e->list, "  ; ");
+    kg_print_node(e->g, n, e->list);
+    if (kg_cause(e->g, n) && kn_why_in_source(kg_why(e->g))) {
+        kn_str_puts(e->list, "  # ");
+        kn_print_cause(kg_why(e->g), kg_cause(e->g, n), e->list);
+    }
+    kn_str_puts(e->list, "\n");
+}
+
+/* A value's register to the one kept for it beside, or back. */
+static void em_move_aside(kx_writer *e, const kx_move *m, bool back) {
+    static const uint16_t to[KX_BANKS]   = {KX_VMOVQ, KX_VMOVQ_R, KX_KMOVQ_RK},
+                          from[KX_BANKS] = {KX_VMOVQ_R, KX_VMOVQ, KX_KMOVQ_KR};
+    int bank                             = e->p->value[m->value].bank;
+    kx_put(e,
+           back ? kx_i2((kx_form_id)from[bank], 0, m->reg, m->side) : kx_i2((kx_form_id)to[bank], 0, m->side, m->reg));
+}
+
+static void em_set_aside(kx_writer *e, const kx_move *m) {
+    const kx_value *v    = &e->p->value[m->value];
+    kx_move         held = *m;
+    held.reg             = v->reg;
+    if (v->reg >= 0)
+        em_move_aside(e, &held, false);
+    else
+        kx_put(e, em_in_frame(v->bank == KX_BANK_GP ? kx_i2(KX_VMOVSD, 0, m->side, KX_IN_MEM)
+                                                    : kx_i2(KX_MOV, 8, m->side, KX_IN_MEM),
+                              v->slot));
+}
+
+/* What has to be done before the item at that place. */
+static void em_make_moves(kx_writer *e, uint32_t at) {
+    for (; e->moves < e->p->nmove && e->p->move[e->moves].at <= at; e->moves++) {
+        const kx_move *m    = &e->p->move[e->moves];
+        kx_value      *v    = &e->p->value[m->value];
+        int            from = v->reg;
+        if (m->way == KX_ASIDE || m->way == KX_TO_FRAME) {
+            if (m->way == KX_ASIDE)
+                em_set_aside(e, m);
+            else if (m->side >= 0)
+                em_move_aside(e, m, false);
+            else
+                em_move_frame(e, m->value, m->reg, true);
+            continue;
+        }
+        v->reg = m->reg;
+        if (m->way == KX_FROM_FRAME && m->side >= 0)
+            em_move_aside(e, m, true);
+        else if (m->way == KX_FROM_FRAME)
+            em_move_frame(e, m->value, m->reg, false);
+        if (m->way == KX_AGAIN) {
+            em_list_node(e, m->value);
+            em_emit_value(e, m->value);
+        }
+        if (m->way != KX_OVER) continue;
+        kx_put(e, v->bank == KX_BANK_GP    ? kx_i2(KX_MOV, 8, m->reg, from)
+                  : v->bank == KX_BANK_VEC ? kx_i2(KX_VMOVAPS, v->bytes, m->reg, from)
+                                           : kx_i2(KX_KMOVQ, 0, m->reg, from));
+    }
+}
+
 static void em_open_loop(kx_writer *e, int number) {
     kx_plan *p     = e->p;
     kx_loop *l     = &p->loop[number];
@@ -444,6 +523,7 @@ static void em_open_loop(kx_writer *e, int number) {
     e->top[number] = kx_label(&e->code);
     e->out[number] = kx_label(&e->code);
     em_put_away(e, number, false);
+    em_make_moves(e, l->open);
     if (l->depth == 0 && l->writes && !l->shared) em_skip_unless_first(e, e->out[number]);
     int r = kx_dst(e, l->range);
     if (l->shared)
@@ -513,83 +593,6 @@ static void em_close_loop(kx_writer *e, int number) {
 }
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */
-
-static void em_emit_value(kx_writer *e, kn_ref n) {
-    int op = kg_op(e->g, n);
-    if (op == KN_OP_LOAD)
-        kx_emit_load(e, n);
-    else if (op == KN_OP_BITCAST)
-        kx_emit_bits(e, n);
-    else if (op != KN_OP_INS)
-        kx_refused(e, n, "is no instruction");
-    else if (kx_is_lanes(e->g, n))
-        kx_emit_lanes(e, n);
-    else if (kn_is_float(kg_dtype(e->g, n)))
-        kx_emit_real(e, n);
-    else
-        kx_emit_integer(e, n);
-}
-
-static void em_list_node(kx_writer *e, kn_ref n) {
-    if (!e->list) return;
-    kn_str_puts(e->list, "  ; ");
-    kg_print_node(e->g, n, e->list);
-    if (kg_cause(e->g, n) && kn_why_in_source(kg_why(e->g))) {
-        kn_str_puts(e->list, "  # ");
-        kn_print_cause(kg_why(e->g), kg_cause(e->g, n), e->list);
-    }
-    kn_str_puts(e->list, "\n");
-}
-
-/* A value's register to the one kept for it beside, or back. */
-static void em_move_aside(kx_writer *e, const kx_move *m, bool back) {
-    bool scalar = e->p->value[m->value].bank == KX_BANK_GP;
-    kx_put(e, back ? kx_i2(scalar ? KX_VMOVQ_R : KX_KMOVW_KR, 0, m->reg, m->side)
-                   : kx_i2(scalar ? KX_VMOVQ : KX_KMOVW_RK, 0, m->side, m->reg));
-}
-
-static void em_set_aside(kx_writer *e, const kx_move *m) {
-    const kx_value *v    = &e->p->value[m->value];
-    kx_move         held = *m;
-    held.reg             = v->reg;
-    if (v->reg >= 0)
-        em_move_aside(e, &held, false);
-    else
-        kx_put(e, em_in_frame(v->bank == KX_BANK_GP ? kx_i2(KX_VMOVSD, 0, m->side, KX_IN_MEM)
-                                                    : kx_i2(KX_MOV, 8, m->side, KX_IN_MEM),
-                              v->slot));
-}
-
-/* What has to be done before the item at that place. */
-static void em_make_moves(kx_writer *e, uint32_t at) {
-    for (; e->moves < e->p->nmove && e->p->move[e->moves].at == at; e->moves++) {
-        const kx_move *m    = &e->p->move[e->moves];
-        kx_value      *v    = &e->p->value[m->value];
-        int            from = v->reg;
-        if (m->way == KX_ASIDE || m->way == KX_TO_FRAME) {
-            if (m->way == KX_ASIDE)
-                em_set_aside(e, m);
-            else if (m->side >= 0)
-                em_move_aside(e, m, false);
-            else
-                em_move_frame(e, m->value, m->reg, true);
-            continue;
-        }
-        v->reg = m->reg;
-        if (m->way == KX_FROM_FRAME && m->side >= 0)
-            em_move_aside(e, m, true);
-        else if (m->way == KX_FROM_FRAME)
-            em_move_frame(e, m->value, m->reg, false);
-        if (m->way == KX_AGAIN) {
-            em_list_node(e, m->value);
-            em_emit_value(e, m->value);
-        }
-        if (m->way != KX_OVER) continue;
-        kx_put(e, v->bank == KX_BANK_GP    ? kx_i2(KX_MOV, 8, m->reg, from)
-                  : v->bank == KX_BANK_VEC ? kx_i2(KX_VMOVAPS, v->bytes, m->reg, from)
-                                           : kx_i2(KX_KMOVQ, 0, m->reg, from));
-    }
-}
 
 static void em_emit_node(kx_writer *e, uint32_t at) {
     kn_ref    n  = e->p->list[at];
@@ -730,7 +733,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     if (ok) {
         em_prologue(&e);
         for (uint32_t i = 0; i < p.n && !f->code; i++) {
-            em_make_moves(&e, i);
+            if (kg_op(g, p.list[i]) != KN_OP_RANGE) em_make_moves(&e, i);
             em_emit_node(&e, i);
         }
         kx_unwind_remember(&e.unwind, (uint32_t)e.code.len);

@@ -25,6 +25,8 @@ typedef struct kx_value {
     uint32_t uses, at;    /* at: place in the list + 1 */
     uint32_t spread;      /* LOAD of a scalar: uses that repeat it over lanes, in its loop */
     uint16_t moved;       /* 1 + the innermost loop where a move changes its register last */
+    uint16_t wanted;      /* 1 + the innermost loop that could make values again if this one lived through it */
+    int32_t  extended;    /* it does: its end before; else 0 */
     int8_t   home;        /* of what is moved: its register where the loop opens and behind it, or where it is made */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
@@ -53,8 +55,8 @@ typedef struct kx_split {
 
 /* Before the item at a place of an innermost loop: a value leaves its register; goes to the frame, and comes from it;
  * is made there again; goes over to another register; has one from now on, which the item fills. In place of the frame
- * it may be `side`, a register of another bank: of vectors for scalars, of scalars for masks. KX_ASIDE: it is there
- * when the loop opens. */
+ * it may be `side`: a register of vectors for general ones, else a general one. KX_ASIDE: it is there when the loop
+ * opens. */
 typedef enum kx_way { KX_AWAY, KX_TO_FRAME, KX_FROM_FRAME, KX_AGAIN, KX_OVER, KX_HERE, KX_ASIDE } kx_way;
 typedef struct kx_move {
     uint32_t at;

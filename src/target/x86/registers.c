@@ -341,8 +341,7 @@ static bool ra_share(kx_plan *p, const ra_inner *in, bool *done) {
     for (int k = ra_pool_of(p, (kx_bank)in->bank, false, pool); k-- > 0;) all |= 1u << pool[k];
     uint32_t beside = 0;
     int      other  = in->bank == KX_BANK_GP ? KX_BANK_VEC : KX_BANK_GP;
-    for (int k = in->bank == KX_BANK_VEC ? 0 : ra_pool_of(p, (kx_bank)other, false, pool); k-- > 0;)
-        beside |= 1u << pool[k];
+    for (int k = ra_pool_of(p, (kx_bank)other, false, pool); k-- > 0;) beside |= 1u << pool[k];
     kx_crowd c = {.loop    = in->loop,
                   .bank    = in->bank,
                   .ref     = in->ref,
@@ -448,18 +447,67 @@ static void ra_count_spills(kx_plan *p) {
     }
 }
 
-bool kx_give_registers(kx_plan *p) {
-    bool fits = false, ok = ra_scan(p, &fits);
-    if (ok && !fits && !p->tight) {
-        p->tight = true;
+/* From intervals to registers; what was given before is forgotten. */
+static bool ra_give(kx_plan *p) {
+    bool fits = false, ok = true;
+    p->nsplit = p->nmove = 0;
+    p->spills = p->remade = 0;
+    for (p->tight = p->regs != 0;; p->tight = true) {
         p->frame = 0;
-        for (size_t i = 0; i < p->size; i++) p->value[i].reg = -1, p->value[i].slot = -1;
+        for (size_t i = 0; i < p->size; i++) {
+            p->value[i].reg = p->value[i].slot = -1;
+            p->value[i].moved                  = 0;
+        }
         ok = ra_scan(p, &fits);
+        if (!ok || fits || p->tight) break;
     }
     int last = p->avx512 ? 31 : 15;
     for (int k = 0; k < 4; k++) p->scratch[k] = (uint8_t)(p->tight ? last - k : last - (k > 0));
+    for (int l = 0; l < p->nloop; l++) memset(p->loop[l].shares, 0, sizeof p->loop[l].shares);
     ok = ok && (!p->tight || ra_settle_inner_loops(p));
     ra_sort_moves(p);
     if (ok) ra_count_spills(p);
+    return ok;
+}
+
+enum { RA_WANTED = 1 << 12 }; /* its weight: as of a value that an inner loop reads */
+
+/* What innermost loops could make values again of lives through them; false: there is nothing more. */
+static bool ra_extend(kx_plan *p) {
+    bool any = false;
+    for (kn_ref v = 1; v < p->size; v++) {
+        kx_value *x = &p->value[v];
+        if (!x->wanted || x->extended) continue;
+        x->extended = x->end;
+        x->weight += RA_WANTED;
+        for (int l = x->wanted - 1; l >= 0 && (int32_t)(2 * p->loop[l].open) > x->start; l = p->loop[l].parent)
+            x->end = KN_MAX(x->end, (int32_t)(2 * p->loop[l].close + 1));
+        any = true;
+    }
+    return any;
+}
+
+/* What lives longer since the last time stays so, or does not. */
+static void ra_settle_lives(kx_plan *p, bool longer) {
+    for (kn_ref v = 1; v < p->size; v++) {
+        kx_value *x = &p->value[v];
+        if (x->extended && x->wanted && !longer) {
+            x->end = x->extended;
+            x->weight -= RA_WANTED;
+            x->extended = 0;
+        }
+        if (x->extended || !longer) x->wanted = 0;
+    }
+}
+
+bool kx_give_registers(kx_plan *p) {
+    bool ok = ra_give(p);
+    while (ok && p->spills && ra_extend(p)) {
+        uint32_t spills = p->spills, all = p->spills + p->remade;
+        ok          = ra_give(p);
+        bool better = p->spills < spills || (p->spills == spills && p->spills + p->remade < all);
+        ra_settle_lives(p, better);
+        if (!better) return ok && ra_give(p);
+    }
     return ok;
 }

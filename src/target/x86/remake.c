@@ -33,7 +33,7 @@ typedef struct rm {
     uint32_t       *start; /* per place of the loop: the first of its */
     uint32_t        nread;
     kn_ref          holds[REGISTERS];
-    uint32_t        sides;               /* registers of the bank beside that nothing in the loop takes */
+    uint32_t        beside, sides;       /* registers of the bank beside that the loop does not take; that are left */
     uint32_t        busy, pinned, taken; /* registers: that hold; that must not change now; that held something */
     bool            ok;
 } rm;
@@ -93,12 +93,23 @@ static bool rm_same_memory(const rm *r, kn_ref load, int32_t place) {
     return p->value[load].part || r->at[load].overwritten > end;
 }
 
+static int rm_beside(int bank) {
+    return bank == KX_BANK_GP ? KX_BANK_VEC : KX_BANK_GP;
+}
+
 /* A register has value s there, or will have it again. */
 static bool rm_is_there(const rm *r, kn_ref s, int32_t place) {
     const kx_value *v = &r->p->value[s];
     if (v->bank == KX_BANK_NONE || rm_is_cell(r, s) || v->end < 2 * place) return false;
     if (v->bank == r->c->bank) return r->c->mark[s] & KX_SEEN;
-    return v->bank < r->c->bank && kx_reg_within(r->p, s, r->c->loop) >= 0;
+    int reg = v->bank < r->c->bank ? kx_reg_within(r->p, s, r->c->loop) : -1;
+    return reg >= 0 && (v->bank != rm_beside(r->c->bank) || !(r->beside >> reg & 1));
+}
+
+/* x repeats a scalar over lanes. */
+static bool rm_repeats(const rm *r, kn_ref x) {
+    return kg_op(r->g, x) == KN_OP_INS && kx_op(r->g, x) == KN_OP_CAST && kx_is_lanes(r->g, x) &&
+           !kx_is_lanes(r->g, kg_at(r->g, x, 0)) && kg_dtype(r->g, kg_at(r->g, x, 0)) != KN_BOOL;
 }
 
 /* How v is made there: nodes, the last of them first. Each but the first is a source of the one before it and nothing
@@ -121,9 +132,7 @@ static int rm_recipe(const rm *r, kn_ref v, int32_t place, kn_ref *node, int *n)
         }
         if (!missing) return cost;
         int  bank    = r->p->value[missing].bank;
-        bool repeats = bank == KX_BANK_GP && r->c->bank == KX_BANK_VEC && kg_op(r->g, missing) == KN_OP_LOAD &&
-                       kg_op(r->g, x) == KN_OP_INS && kx_op(r->g, x) == KN_OP_CAST &&
-                       kg_dtype(r->g, missing) != KN_BOOL;
+        bool repeats = bank == KX_BANK_GP && rm_repeats(r, x);
         if (*n == REMAKES || missing == v || rm_is_cell(r, missing)) return 0;
         if (r->p->value[missing].moved == r->c->loop + 1) return 0; /* it is elsewhere, and stays there */
         if (!repeats && (bank != r->c->bank || kx_writes_early(r->p, x))) return 0;
@@ -145,32 +154,46 @@ static void rm_move(rm *r, int32_t place, kn_ref node, int reg, kx_way way) {
         (kx_move){(uint32_t)place, node, (int8_t)reg, (int8_t)(aside ? r->at[node].side : -1), (uint8_t)way};
 }
 
-static int rm_beside(int bank) {
-    return bank == KX_BANK_GP ? KX_BANK_VEC : bank == KX_BANK_MASK ? KX_BANK_GP : KX_BANK_NONE;
+/* Value v, which the loop does not look at, holds that register while it runs. */
+static bool rm_waits(const rm *r, kn_ref v, int bank, int reg) {
+    const kx_value *x    = &r->p->value[v];
+    int32_t         from = (int32_t)(2 * r->open);
+    return x->bank == bank && x->reg == reg && !x->same && x->start < from && x->end > from;
 }
 
-/* Registers of the bank beside that nothing takes while the loop runs; none if that bank is to be settled yet. */
+/* Registers of the bank beside that the loop neither reads nor fills; none if that bank is to be settled yet. */
 static uint32_t rm_find_sides(const rm *r) {
     const kx_plan *p     = r->p;
     int            bank  = rm_beside(r->c->bank);
-    uint32_t       sides = r->c->beside;
-    int32_t        from = (int32_t)(2 * r->open) - 1, to = (int32_t)(2 * r->close) + 1;
-    for (kn_ref v = 1; v < p->size && sides; v++) {
-        const kx_value *x = &p->value[v];
-        if (x->bank != bank || x->same || x->start > to || x->end < from) continue;
-        if (x->reg >= 0)
-            sides &= ~(1u << x->reg);
-        else if (bank > r->c->bank)
-            return 0;
+    uint32_t       taken = 0;
+    kn_ref         o[KX_MAX_OPERANDS + 1];
+    for (uint32_t i = r->open; i <= r->close; i++) {
+        kn_ref x = p->list[i];
+        if (!p->value[x].needed || p->value[x].folded) continue;
+        int m  = kx_operands(p, x, o);
+        o[m++] = kg_op(r->g, x) == KN_OP_STORE ? kx_root_of(r->g, kg_at(r->g, x, 0)) : x;
+        for (int k = 0; k < m; k++) {
+            const kx_value *v = &p->value[kx_name(p, o[k])];
+            if (v->bank != bank) continue;
+            if (v->reg >= 0)
+                taken |= 1u << v->reg;
+            else if (bank > r->c->bank)
+                return 0;
+        }
     }
+    for (kn_ref v = 1; v < p->size; v++) /* lives on to be read where something is made again */
+        if (p->value[v].extended && p->value[v].reg >= 0 && rm_waits(r, v, bank, p->value[v].reg))
+            taken |= 1u << p->value[v].reg;
     for (size_t k = 0; k < p->nsplit; k++)
-        if (p->split[k].loop == r->c->loop && p->value[p->split[k].value].bank == bank)
-            sides &= ~(1u << p->split[k].reg);
-    for (size_t k = 0; k < p->nmove; k++)
-        if (p->move[k].at >= r->open && p->move[k].at <= r->close && p->move[k].reg >= 0 &&
-            p->value[p->move[k].value].bank == bank)
-            sides &= ~(1u << p->move[k].reg);
-    return sides;
+        if (p->split[k].loop == r->c->loop && p->value[p->split[k].value].bank == bank) taken |= 1u << p->split[k].reg;
+    for (size_t k = 0; k < p->nmove; k++) {
+        const kx_move *m   = &p->move[k];
+        int            own = p->value[m->value].bank;
+        if (m->at < r->open || m->at > r->close) continue;
+        if (m->reg >= 0 && own == bank) taken |= 1u << m->reg;
+        if (m->side >= 0 && rm_beside(own) == bank) taken |= 1u << m->side;
+    }
+    return r->c->beside & ~taken;
 }
 
 static void rm_hold(rm *r, kn_ref v, int reg) {
@@ -188,11 +211,17 @@ static void rm_let_go(rm *r, kn_ref v) {
     x->reg           = -1;
 }
 
-/* A register of the bank beside is kept for v, if there is one: what the frame has is there when the loop opens. Not
- * for sums that start each round in the frame. */
+/* Vectors of lanes have no room there, and sums that start each round in the frame are there. */
+static bool rm_may_wait_beside(const rm *r, kn_ref v) {
+    const rm_state *s = &r->at[v];
+    if (r->c->bank == KX_BANK_VEC && kx_is_lanes(r->g, v)) return false;
+    return r->sides && !(r->c->mark[v] & KX_WRITTEN && s->lent && s->top < 0);
+}
+
+/* A register of the bank beside is kept for v, if there is one: what the frame has is there when the loop opens. */
 static void rm_find_side(rm *r, kn_ref v) {
     rm_state *s = &r->at[v];
-    if (s->side >= 0 || !r->sides || (r->c->mark[v] & KX_WRITTEN && s->lent && s->top < 0)) return;
+    if (s->side >= 0 || !rm_may_wait_beside(r, v)) return;
     s->side = (int8_t)__builtin_ctz(r->sides);
     r->sides &= r->sides - 1;
     r->p->used[rm_beside(r->c->bank)] |= 1u << s->side;
@@ -214,7 +243,7 @@ static int rm_evict(rm *r, int32_t place, uint32_t of) {
         rm_state *s    = &r->at[v];
         int32_t   next = s->next == NEVER ? (int32_t)r->close : s->next;
         cost           = s->next == NEVER ? 1 : rm_recipe(r, v, next, node, &n);
-        if (!cost && (s->side >= 0 || r->sides)) cost = s->clean ? 1 : 2;
+        if (!cost && (s->side >= 0 || rm_may_wait_beside(r, v))) cost = s->clean ? 1 : 2;
         bool   made  = cost > 0;
         double worth = (double)(next - place + 1) / (made ? cost : s->clean ? 1 : 2);
         if (best >= 0 && (made < best_made || (made == best_made && worth <= most))) continue;
@@ -266,13 +295,59 @@ static int rm_room(rm *r, kn_ref v, int32_t place) {
     return top;
 }
 
+/* The sources of x that are not there, at most two; -1: there are more, or not all can be. */
+static int rm_find_missing(const rm *r, kn_ref x, int32_t place, kn_ref *missing) {
+    kn_ref o[KX_MAX_OPERANDS];
+    int    m = kx_operands(r->p, x, o), n = 0;
+    for (int k = 0; k < m; k++) {
+        kn_ref          s = kx_name(r->p, o[k]);
+        const kx_value *y = &r->p->value[s];
+        if (rm_is_there(r, s, place) || (n && s == missing[0])) continue;
+        if (n == 2 || rm_is_cell(r, s) || y->bank == KX_BANK_NONE) return -1;
+        missing[n++] = s;
+    }
+    return n;
+}
+
+/* Value v comes from the frame: it could be made again if what it is made of outside lived through the loop, and took
+ * registers of a bank that has more of them. What is far back is part of more values. */
+static void rm_want_sources(rm *r, kn_ref v, int32_t place) {
+    kn_ref want[2] = {0}, missing[2];
+    int    n = 0, cost = 0;
+    for (kn_ref x = v;; x = missing[0]) {
+        int  own   = rm_instructions(r, x);
+        bool other = true;
+        cost += own;
+        if (!own || cost > REMAKES || (kg_op(r->g, x) == KN_OP_LOAD && !rm_same_memory(r, x, place))) break;
+        int m = rm_find_missing(r, x, place, missing);
+        if (m <= 0) break;
+        for (int k = 0; k < m; k++)
+            other &= r->p->value[missing[k]].bank < r->c->bank || kg_op(r->g, missing[k]) == KN_OP_PARAM;
+        if (other && (!n || m <= n)) memcpy(want, missing, sizeof want), n = m;
+        if (m > 1 || (other && !rm_repeats(r, x))) break;
+    }
+    for (int k = 0; k < n; k++) r->p->value[want[k]].wanted = (uint16_t)(r->c->loop + 1);
+}
+
+/* The register that x has at the end of a round, which a source of it holds that the round has no more use for: x is
+ * made over it. -1: it is not so. */
+static int rm_room_of_source(const rm *r, kn_ref x, kn_ref *source) {
+    kn_ref o[KX_MAX_OPERANDS];
+    int    top = r->at[x].top, m = top < 0 || kx_writes_early(r->p, x) ? 0 : kx_operands(r->p, x, o);
+    *source = top < 0 ? 0 : r->holds[top];
+    for (int k = 0; k < m; k++)
+        if (kx_name(r->p, o[k]) == *source && r->at[*source].top < 0 && r->at[*source].clean) return top;
+    *source = 0;
+    return -1;
+}
+
 /* Value v is in a register there, and what it is made of meanwhile. */
 static void rm_bring(rm *r, kn_ref v, int32_t place) {
     kn_ref stack[16], node[REMAKES], o[KX_MAX_OPERANDS];
     int    top   = 0, n;
     stack[top++] = v;
     while (top && r->ok) {
-        kn_ref x = stack[top - 1], out = 0;
+        kn_ref x = stack[top - 1], out = 0, over = 0;
         int    cost = r->p->value[x].reg < 0 ? rm_recipe(r, x, place, node, &n) : 0, reg;
         for (int k = 0; cost && k < n && !out; k++) {
             int m = kx_operands(r->p, node[k], o);
@@ -294,14 +369,21 @@ static void rm_bring(rm *r, kn_ref v, int32_t place) {
         }
         if (r->p->value[x].reg < 0) {
             reg = rm_room(r, x, place);
+            if (reg < 0 && cost && n == 1) reg = rm_room_of_source(r, x, &over);
             if (reg < 0 || (!cost && !r->at[x].clean)) {
                 r->ok = false;
                 return;
             }
             for (int k = cost ? n : 0; k-- > 0;)
                 rm_move(r, place, node[k], r->p->value[node[k]].bank != r->c->bank ? KX_RAX : reg, KX_AGAIN);
+            if (over) {
+                rm_move(r, place, over, -1, KX_AWAY);
+                r->p->value[over].moved = (uint16_t)(r->c->loop + 1);
+                rm_let_go(r, over);
+            }
             if (!cost) {
                 rm_find_side(r, x);
+                if (r->at[x].side < 0 && r->p->value[x].start < (int32_t)(2 * r->open)) rm_want_sources(r, x, place);
                 rm_move(r, place, x, reg, KX_FROM_FRAME);
             }
             r->p->value[x].moved = (uint16_t)(r->c->loop + 1);
@@ -384,8 +466,39 @@ static void rm_find_writes(rm *r) {
     }
 }
 
-/* Registers that values have at the start of every round. Sums over the loop need one, then come those from outside
- * that are read first. False: there are too few. */
+/* The end of a round reads v. */
+static bool rm_ends_with(const rm *r, kn_ref v) {
+    for (uint32_t k = r->start[r->close - r->open]; k < r->nread; k++)
+        if (r->read[k] == v) return true;
+    return false;
+}
+
+/* Value v has a register at the start of every round: one that is left, or that of the value from outside that is read
+ * last. `opens`: it is set while the loop opens. */
+static bool rm_keep_top(rm *r, kn_ref v, bool opens, uint32_t *kept) {
+    const kx_crowd *c    = r->c;
+    uint32_t        of   = opens ? c->always & ~c->openers : UINT32_MAX;
+    int             most = -1, reg = rm_pick(c->pool & of & ~*kept, c->rather, -1);
+    for (int j = 0; reg < 0 && j < c->nouter; j++) {
+        rm_state *s = &r->at[c->ref[j]];
+        if (s->top < 0 || !(of >> s->top & 1) || c->mark[c->ref[j]] & KX_WRITTEN || rm_ends_with(r, c->ref[j]))
+            continue;
+        if (most < 0 || s->next > r->at[c->ref[most]].next) most = j;
+    }
+    if (reg < 0 && most < 0) return false;
+    if (reg < 0) {
+        rm_state *s = &r->at[c->ref[most]];
+        reg         = s->top;
+        s->top      = -1;
+        s->gone     = s->was >= 0;
+    }
+    *kept |= 1u << reg;
+    r->at[v].top = (int8_t)reg;
+    return true;
+}
+
+/* Registers that values have at the start of every round. Sums over the loop need one, and what its end reads; then
+ * come those from outside that are read first. False: there are too few. */
 static bool rm_settle_tops(rm *r) {
     const kx_crowd *c    = r->c;
     uint32_t        kept = 0;
@@ -403,24 +516,11 @@ static bool rm_settle_tops(rm *r) {
             kept |= 1u << s->top;
     }
     rm_find_next(r);
-    for (int k = c->nouter; k < c->nref && r->p->value[c->ref[k]].start <= (int32_t)(2 * r->open); k++) {
-        uint32_t free = c->pool & c->always & ~kept & ~c->openers;
-        int      reg = rm_pick(free, c->rather, -1), most = -1;
-        for (int j = 0; reg < 0 && j < c->nouter; j++) { /* else what is read last gives its own */
-            rm_state *s = &r->at[c->ref[j]];
-            if (s->top < 0 || c->openers >> s->top & 1 || c->mark[c->ref[j]] & KX_WRITTEN) continue;
-            if (most < 0 || s->next > r->at[c->ref[most]].next) most = j;
-        }
-        if (reg < 0 && most < 0) return false;
-        if (reg < 0) {
-            rm_state *s = &r->at[c->ref[most]];
-            reg         = s->top;
-            s->top      = -1;
-            s->gone     = true;
-        }
-        kept |= 1u << reg;
-        r->at[c->ref[k]].top = (int8_t)reg;
-    }
+    for (int k = c->nouter; k < c->nref && r->p->value[c->ref[k]].start <= (int32_t)(2 * r->open); k++)
+        if (!rm_keep_top(r, c->ref[k], true, &kept)) return false;
+    for (int k = 0; k < c->nouter; k++)
+        if (r->at[c->ref[k]].top < 0 && rm_ends_with(r, c->ref[k]) && !rm_keep_top(r, c->ref[k], false, &kept))
+            return false;
     for (uint32_t free = c->pool & ~kept; free;) {
         int best = -1, reg = rm_pick(free, c->rather, -1);
         for (int k = 0; k < c->nouter; k++) {
@@ -479,19 +579,32 @@ static void rm_make(rm *r, kn_ref v, int32_t place) {
     rm_hold(r, v, reg);
 }
 
+/* What item i reads stays where it is, and at the end of a round what is back in its own register. */
+static void rm_pin(rm *r, uint32_t i) {
+    r->pinned = 0;
+    for (uint32_t k = r->start[i - r->open]; k < r->start[i - r->open + 1]; k++)
+        if (r->p->value[r->read[k]].reg >= 0) r->pinned |= 1u << r->p->value[r->read[k]].reg;
+    for (uint32_t b = i == r->close ? r->busy : 0; b; b &= b - 1) {
+        int reg = __builtin_ctz(b);
+        if (r->at[r->holds[reg]].top == reg) r->pinned |= 1u << reg;
+    }
+}
+
+static void rm_bring_pinned(rm *r, kn_ref v, uint32_t i) {
+    rm_pin(r, i);
+    rm_bring(r, v, (int32_t)i);
+}
+
 static void rm_run(rm *r) {
     const kx_crowd *c = r->c;
     for (uint32_t i = r->open + 1; i <= r->close && r->ok; i++) {
         kn_ref   x    = r->p->list[i], made;
         uint32_t from = r->start[i - r->open], to = r->start[i - r->open + 1];
         if (!rm_is_item(r, x)) continue;
-        r->pinned = 0;
-        for (uint32_t k = from; k < to; k++)
-            if (r->p->value[r->read[k]].reg >= 0) r->pinned |= 1u << r->p->value[r->read[k]].reg;
-        for (uint32_t k = from; k < to && r->ok; k++) rm_bring(r, r->read[k], (int32_t)i);
-        if (i == r->close)
-            for (int k = 0; k < c->nref && r->ok; k++)
-                if (r->at[c->ref[k]].top >= 0) rm_bring(r, c->ref[k], (int32_t)i);
+        for (uint32_t k = from; k < to && r->ok; k++) rm_bring_pinned(r, r->read[k], i);
+        for (int k = 0; k < c->nref && i == r->close && r->ok; k++)
+            if (r->at[c->ref[k]].top >= 0) rm_bring_pinned(r, c->ref[k], i);
+        rm_pin(r, i);
         for (int k = 0; k < c->nouter && i == r->close && r->ok; k++) { /* sums that no register is kept for */
             kn_ref v = c->ref[k];
             if (r->at[v].top >= 0 || r->p->value[v].reg < 0 || r->at[v].clean) continue;
@@ -530,11 +643,12 @@ static bool rm_split(rm *r) {
             return false;
         if (away && !kx_put_split(p, v, c->loop, s->was, true, false)) return false;
     }
+    uint32_t sides = r->beside & ~r->sides;
     for (kn_ref v = 1; v < p->size; v++) {
         const kx_value *x = &p->value[v];
-        if (x->bank != c->bank || x->reg < 0 || x->same || c->mark[v] || !(r->taken >> x->reg & 1)) continue;
-        if (x->start >= (int32_t)(2 * r->open) || x->end <= (int32_t)(2 * r->open)) continue;
-        if (!kx_put_split(p, v, c->loop, x->reg, true, false)) return false;
+        if (x->reg < 0 || (x->bank == c->bank && c->mark[v]) || !rm_waits(r, v, x->bank, x->reg)) continue;
+        uint32_t given = x->bank == c->bank ? r->taken : x->bank == rm_beside(c->bank) ? sides : 0;
+        if (given >> x->reg & 1 && !kx_put_split(p, v, c->loop, x->reg, true, false)) return false;
     }
     p->used[c->bank] |= r->taken;
     return true;
@@ -559,8 +673,8 @@ bool kx_share_crowded(kx_plan *p, const kx_crowd *c, bool *done) {
     fine      = fine && rm_find_reads(&r);
     if (fine) {
         rm_find_writes(&r);
-        r.sides = rm_find_sides(&r);
-        r.ok    = rm_settle_tops(&r);
+        r.sides = r.beside = rm_find_sides(&r);
+        r.ok               = rm_settle_tops(&r);
         rm_run(&r);
         fine = !p->f->code;
     }
