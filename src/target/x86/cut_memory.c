@@ -182,7 +182,7 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says nothing of what is above the lanes */
-    return c->avx512 && dt != KN_BOOL && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16;
+    return c->lanes > 1 && dt != KN_BOOL && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16;
 }
 
 /* What an accumulator of w lanes is held as. There are few masks, and many vectors: bools are bytes, 0 or 1. */
@@ -261,7 +261,9 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool gathers = !a.plain && cm_gathers(c, at, dt, w);
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
-    if (!gathers && (!run || (!still && !cm_masks_lanes(c, dt, w)))) {
+    bool zero   = gate && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && !kg_node(g, kg_at(g, n, 1))->arg;
+    bool masked = cm_masks_lanes(c, dt, w) && (c->avx512 || zero); /* lanes that AVX2 leaves out are 0 */
+    if (!gathers && (!run || (!still && !masked))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;

@@ -363,9 +363,49 @@ static void el_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
     kx_jcc(e, KXCC_E, past);
 }
 
-static kx_form_id el_masked_move(int dt, bool store) {
-    if (kn_dsize(dt) == 8) return store ? KX_VMOVUPD_ST : KX_VMOVUPD;
+static kx_form_id el_masked_move(const kx_writer *e, int dt, bool store) {
+    static const uint16_t forms[2][2][2] = {
+        {{KX_VPMASKMOVD, KX_VPMASKMOVD_ST}, {KX_VPMASKMOVQ, KX_VPMASKMOVQ_ST}},
+        {{KX_VMASKMOVPS, KX_VMASKMOVPS_ST}, {KX_VMASKMOVPD, KX_VMASKMOVPD_ST}},
+    };
+    bool wide = kn_dsize(dt) == 8;
+    if (!e->avx512) return (kx_form_id)forms[kn_is_float(dt)][wide][store];
+    if (wide) return store ? KX_VMOVUPD_ST : KX_VMOVUPD;
     return store ? KX_VMOVUPS_ST : KX_VMOVUPS;
+}
+
+/* A gate of lanes as a mask in a register of AVX2. */
+static int el_mask_of(kx_writer *e, kn_ref gate, int w, int size) {
+    int m = kx_get(e, gate, KN_MAX(16, w * 4), e->v0, gate);
+    if (size == 4) return m;
+    kx_avx2_mask(e, e->v0, m, w, size);
+    return e->v0;
+}
+
+/* Lanes under a mask into d; the others are 0, or (AVX-512) what d has already. */
+static void el_load_masked(kx_writer *e, kn_ref n, int d, bool zero) {
+    kn_ref gate = kg_at(e->g, n, 2);
+    int    dt = kg_dtype(e->g, n), w = (int)kg_numel(e->g, n), bytes = KN_MAX(16, w * kn_dsize(dt));
+    kx_ins i = kx_i2(el_masked_move(e, dt, false), bytes, d, KX_IN_MEM);
+    if (e->avx512) {
+        int k = kx_mask(e, gate, KX_K0);
+        kx_put(e, kx_masked(el_place(e, i, kg_at(e->g, n, 0)), k, zero));
+        return;
+    }
+    i = kx_i3((kx_form_id)i.form, bytes, d, el_mask_of(e, gate, w, kn_dsize(dt)), KX_IN_MEM);
+    kx_put(e, el_place(e, i, kg_at(e->g, n, 0)));
+}
+
+static void el_store_masked(kx_writer *e, kn_ref n) {
+    kn_ref at = kg_at(e->g, n, 0), x = kg_at(e->g, n, 1), gate = kg_at(e->g, n, 2);
+    int    dt = kg_dtype(e->g, x), w = (int)kg_numel(e->g, at), bytes = KN_MAX(16, w * kn_dsize(dt));
+    if (e->avx512) {
+        int k = kx_mask(e, gate, KX_K0), v = kx_get(e, x, bytes, e->v2, at);
+        kx_put(e, kx_masked(el_place(e, kx_i2(el_masked_move(e, dt, true), bytes, KX_IN_MEM, v), at), k, false));
+        return;
+    }
+    int m = el_mask_of(e, gate, w, kn_dsize(dt)), v = kx_get(e, x, bytes, e->v2, at);
+    kx_put(e, el_place(e, kx_i3(el_masked_move(e, dt, true), bytes, KX_IN_MEM, m, v), at));
 }
 
 static void el_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d) { /* d = alt */
@@ -466,9 +506,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
             return;
         }
         if (kx_is_lanes(g, gate)) {
-            int    k = kx_mask(e, gate, KX_K0), size = w * kn_dsize(dt) <= 16 ? 16 : w * kn_dsize(dt);
-            kx_ins i = el_place(e, kx_i2(el_masked_move(dt, false), size, d, KX_IN_MEM), at);
-            kx_put(e, kx_masked(i, k, zero));
+            el_load_masked(e, n, d, zero);
             kx_done(e, n, d);
             return;
         }
@@ -523,10 +561,7 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         return;
     }
     if (gate && kx_is_lanes(g, gate)) {
-        int    size = w * kn_dsize(dt) <= 16 ? 16 : w * kn_dsize(dt), k = kx_mask(e, gate, KX_K0);
-        int    v = kx_get(e, x, size, e->v2, at);
-        kx_ins i = el_place(e, kx_i2(el_masked_move(dt, true), size, KX_IN_MEM, v), at);
-        kx_put(e, kx_masked(i, k, false));
+        el_store_masked(e, n);
         return;
     }
     if (gate) {
