@@ -94,8 +94,26 @@ kn_ref kx_wide(kx_cut *c, kn_ref n, int64_t element) {
     return x ? kx_splat(c, x, KX_WIDE) : 0;
 }
 
+/* A comparison that all lanes share is made of lanes: one instruction, where flags are many steps from a mask. */
+static bool ct_compares(const kx_cut *c, kn_ref scalar, int lanes) {
+    const kn_graph *g = c->g;
+    if (kg_op(g, scalar) != KN_OP_INS || kg_dtype(g, scalar) != KN_BOOL || kg_nsrc(g, scalar) != 2) return false;
+    int op = (int)kg_field(g, scalar, KN_F_INS_op), dt = kg_dtype(g, kg_at(g, scalar, 0));
+    bool compares = op == KN_OP_CMPLT || op == KN_OP_CMPGT || op == KN_OP_CMPLE || op == KN_OP_CMPGE ||
+                    op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
+    return compares && (dt == KN_I32 || dt == KN_F32) && lanes * 4 <= (c->avx512 ? 64 : 32);
+}
+
 kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes) {
     int dt = kx_lane_dtype(c, kg_dtype(c->g, scalar));
+    if (ct_compares(c, scalar, lanes)) {
+        kn_ref src[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            kn_ref s = kg_at(c->g, scalar, k);
+            src[k]   = kg_op(c->g, s) == KN_OP_CONST ? s : kx_node(c, KN_OP_CAST, kg_dtype(c->g, s), lanes, &s, 1);
+        }
+        return kx_node(c, (int)kg_field(c->g, scalar, KN_F_INS_op), KN_BOOL, lanes, src, 2);
+    }
     if (kg_op(c->g, scalar) == KN_OP_CONST)
         return dt == kg_dtype(c->g, scalar) ? scalar : kg_int(c->g, dt, kg_const_int(c->g, scalar));
     return kx_node(c, KN_OP_CAST, dt, lanes, &scalar, 1);

@@ -108,6 +108,17 @@ static kn_ref co_neutral(const kn_graph *g, int op, int dtype, const kn_ref *src
     return 0;
 }
 
+/* Is x + a constant the constant `by`? Rather: is x what is left of that. Sums of indices wrap as the constants do. */
+static bool co_compare_rest(const kx_cut *c, int op, const kn_ref *src, int64_t *rest) {
+    const kn_graph *g = c->g;
+    bool            same = op == KN_OP_CMPNE || op == KN_OP_CMPEQ;
+    if (!same || kg_op(g, src[1]) != KN_OP_CONST || kg_op(g, src[0]) != KN_OP_INS) return false;
+    if (kg_field(g, src[0], KN_F_INS_op) != KN_OP_ADD || kg_dtype(g, src[0]) != KN_INDEX) return false;
+    kn_ref by = kg_at(g, src[0], 1);
+    if (kg_op(g, by) != KN_OP_CONST || kg_const_int(g, by) == INT64_MIN) return false;
+    return kn_add_ok(kg_const_int(g, src[1]), -kg_const_int(g, by), rest) && *rest == (int32_t)*rest;
+}
+
 /* Registers hold narrow floats as f32: their CASTs do nothing. */
 static kn_ref co_held(const kn_graph *g, kn_ref x) {
     bool cast = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CAST && kg_dtype(g, x) == KN_F32;
@@ -122,7 +133,13 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
     kn_ref known  = spread ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n);
     if (!known) known = co_neutral(c->g, op, dtype, src, n);
     if (known) return known;
-    kn_ref held[3];
+    kn_ref  held[3];
+    int64_t rest;
+    if (co_compare_rest(c, op, src, &rest)) {
+        held[0] = kg_at(c->g, src[0], 0);
+        held[1] = kg_int(c->g, KN_INDEX, rest);
+        src     = held;
+    }
     if (lanes && op != KN_OP_CAST) {
         for (int k = 0; k < n; k++) held[k] = co_held(c->g, src[k]);
         src = held;

@@ -77,6 +77,7 @@ void kx_call(kx_writer *e, kx_helper h);
 
 /* emit_scalar.c, emit_vector.c, emit_memory.c, emit_divide.c, emit_avx2.c */
 void kx_emit_integer(kx_writer *e, kn_ref n); /* a scalar in a GP register */
+void kx_set_flag(kx_writer *e, kn_ref n, int d); /* 1 or 0 in register d, for a comparison of integers */
 void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
 void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
 void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */

@@ -82,11 +82,13 @@ static kx_ins es_with_cond(kx_ins i, int cond) {
     return i;
 }
 
-static void es_set_if(kx_writer *e, kn_ref n, int cond) {
-    int d = kx_dst(e, n);
-    kx_put(e, es_with_cond(kx_i1(KX_SETCC, 0, KX_A), cond));
+void kx_set_flag(kx_writer *e, kn_ref n, int d) {
+    kn_ref a = es_src(e, n, 0), b = es_src(e, n, 1);
+    bool   swap = es_is_const(e, a); /* an immediate stands on the right */
+    es_compare(e, swap ? b : a, swap ? a : b);
+    int op = swap ? kx_from_right(kx_op(e->g, n)) : kx_op(e->g, n);
+    kx_put(e, es_with_cond(kx_i1(KX_SETCC, 0, KX_A), es_condition(op, es_is_unsigned64(e, a))));
     kx_put(e, kx_i2(KX_MOVZX8, 4, d, KX_A));
-    kx_done(e, n, d);
 }
 
 /* 0, 1, 2 ...: the predicates of vcmp. */
@@ -299,12 +301,9 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
             es_compare_reals(e, n);
             return;
         }
-        if (es_is_const(e, es_src(e, n, 0))) { /* an immediate stands on the right */
-            es_compare(e, es_src(e, n, 1), es_src(e, n, 0));
-            op = kx_from_right(op);
-        } else
-            es_compare(e, es_src(e, n, 0), es_src(e, n, 1));
-        es_set_if(e, n, es_condition(op, es_is_unsigned64(e, es_src(e, n, 0))));
+        d = kx_dst(e, n);
+        kx_set_flag(e, n, d);
+        kx_done(e, n, d);
         return;
     case KN_OP_NEG:
     case KN_OP_NOT:

@@ -410,7 +410,10 @@ static void en_repeat(kx_writer *e, kn_ref n, int bytes) {
     kn_ref x  = en_src(e, n, 0);
     int    dt = kg_dtype(e->g, n), st = kg_dtype(e->g, x), d = kx_dst(e, n), size = kx_held_size(e->p, dt);
     if (dt == KN_BOOL) {
-        kx_put(e, kx_i2(KX_MOV, 8, KX_A, kx_gp(e, x, KX_A)));
+        if (e->p->value[x].folded)
+            kx_set_flag(e, x, KX_A);
+        else
+            kx_put(e, kx_i2(KX_MOV, 8, KX_A, kx_gp(e, x, KX_A)));
         kx_put(e, kx_i1(KX_NEG, 8, KX_A));
         if (e->avx512)
             kx_put(e, kx_i2(KX_KMOVQ_KR, 0, d, KX_A));

@@ -33,6 +33,13 @@ kn_ref kx_root_of(const kn_graph *g, kn_ref n) {
     return n;
 }
 
+bool kx_compares_integers(const kn_graph *g, kn_ref n) {
+    int op = kx_op(g, n);
+    bool compares = op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE ||
+                    op == KN_OP_CMPLE || op == KN_OP_CMPEQ;
+    return compares && kg_op(g, n) == KN_OP_INS && !kx_is_lanes(g, n) && !kn_is_float(kg_dtype(g, kg_at(g, n, 0)));
+}
+
 bool kx_is_place(const kn_graph *g, kn_ref n) {
     int op = kg_op(g, n);
     if (op == KN_OP_PARAM) return !kg_is_variable(g, n);
@@ -400,6 +407,18 @@ static void pl_fold_masks(kx_plan *p) {
     }
 }
 
+/* Flags become a mask at once: a comparison of scalars that is only repeated stands in the repetition. */
+static void pl_fold_flags(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], s;
+        if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS || kx_op(g, x) != KN_OP_CAST) continue;
+        if (!kx_is_lanes(g, x) || kg_dtype(g, x) != KN_BOOL || kg_op(g, s = kg_at(g, x, 0)) != KN_OP_INS) continue;
+        if (p->value[s].uses != 1 || !p->value[s].at || p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
+        p->value[s].folded = kx_compares_integers(g, s);
+    }
+}
+
 static bool pl_gathers(const kx_plan *p, kn_ref load) {
     kx_spot a;
     if (kx_is_cell(p->g, kg_at(p->g, load, 0))) return false;
@@ -592,6 +611,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         pl_find_parts(p);
         pl_count_uses(p);
         pl_fold_masks(p);
+        pl_fold_flags(p);
         pl_fold_loads(p);
     }
     if (ok) pl_name_bits(p);

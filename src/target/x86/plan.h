@@ -99,6 +99,7 @@ void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
 kn_ref kx_name(const kx_plan *p, kn_ref n); /* the value that n is a name of */
 bool   kx_is_place(const kn_graph *g, kn_ref n);
 bool   kx_is_lanes(const kn_graph *g, kn_ref n);
+bool   kx_compares_integers(const kn_graph *g, kn_ref n); /* scalars */
 /* Source k of a MULACC of f32 or f64, without the NEG that the instruction does; *minus changes where there is one. */
 kn_ref kx_term(const kn_graph *g, kn_ref n, uint32_t k, bool *minus);
 int    kx_held_size(const kx_plan *p, int dtype); /* of a lane */
