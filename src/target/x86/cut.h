@@ -72,8 +72,7 @@ static inline int kx_lane_dtype(const kx_cut *c, int dt) {
 
 /* cut_ops.c: the value ops. */
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);
-/* op has a form on lanes: dtype of the result, of the first source, and what a shift or division is by (0: not
- * constant). */
+/* n has a form on lanes; else it is made lane by lane. */
 bool kx_has_form(const kx_cut *c, kn_ref n);
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
 

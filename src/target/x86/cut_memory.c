@@ -182,7 +182,8 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) { /* a mask says nothing of what is above the lanes */
-    return c->lanes > 1 && dt != KN_BOOL && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16;
+    bool held = kn_dsize(dt) >= 4 || (c->avx512 && kn_is_int(dt)); /* by registers as memory has them */
+    return c->lanes > 1 && dt != KN_BOOL && held && w * kn_dsize(dt) >= 16;
 }
 
 /* What an accumulator of w lanes is held as. There are few masks, and many vectors: bools are bytes, 0 or 1. */

@@ -368,10 +368,13 @@ static kx_form_id el_masked_move(const kx_writer *e, int dt, bool store) {
         {{KX_VPMASKMOVD, KX_VPMASKMOVD_ST}, {KX_VPMASKMOVQ, KX_VPMASKMOVQ_ST}},
         {{KX_VMASKMOVPS, KX_VMASKMOVPS_ST}, {KX_VMASKMOVPD, KX_VMASKMOVPD_ST}},
     };
-    bool wide = kn_dsize(dt) == 8;
-    if (!e->avx512) return (kx_form_id)forms[kn_is_float(dt)][wide][store];
-    if (wide) return store ? KX_VMOVUPD_ST : KX_VMOVUPD;
-    return store ? KX_VMOVUPS_ST : KX_VMOVUPS;
+    static const uint16_t moves[4][2] = {{KX_VMOVDQU8, KX_VMOVDQU8_ST},
+                                         {KX_VMOVDQU16, KX_VMOVDQU16_ST},
+                                         {KX_VMOVUPS, KX_VMOVUPS_ST},
+                                         {KX_VMOVUPD, KX_VMOVUPD_ST}};
+    int                   size        = kn_dsize(dt);
+    return (kx_form_id)(e->avx512 ? moves[__builtin_ctz((unsigned)size)][store]
+                                  : forms[kn_is_float(dt)][size == 8][store]);
 }
 
 /* A gate of lanes as a mask in a register of AVX2. */
