@@ -3,22 +3,9 @@
 #include "rules/decomp.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef kn_ref R;
-
-/* What differs between the widths. */
-typedef struct decomp_width {
-    int     itype, mbits, bias;
-    int64_t root;  /* the bits of sqrt(1/2) */
-    double  lift;  /* brings subnormal numbers up: 2^mbits */
-    double  least; /* the smallest normal number */
-} decomp_width;
-
-static decomp_width width_of(const kn_graph *g, R x) {
-    if (kg_dtype(g, x) == KN_F64)
-        return (decomp_width){KN_I64, 52, 1023, INT64_C(0x3fe6a09e667f3bcd), 0x1p52, 0x1p-1022};
-    return (decomp_width){KN_I32, 23, 127, 0x3f3504f3, 0x1p23, 0x1p-126};
-}
 
 /* 2 to the integer n by its bits. */
 static R power_of_two(kn_graph *g, R n, int dtype) {
@@ -60,14 +47,21 @@ kn_ref kn_decomp_exp2(kn_rw *rw, kn_ref node) {
     return kn_decomp_scale(g, kn_decomp_exp2_part(g, xp_sub(g, x, n)), ni);
 }
 
-kn_ref kn_decomp_split(kn_graph *g, kn_ref x, kn_ref *e) {
-    decomp_width w    = width_of(g, x);
-    R            tiny = xp_lt(g, x, xp_float(g, x, w.least)), mbits = kg_int(g, w.itype, w.mbits);
-    R            bits = xp_as(g, xp_if(g, tiny, xp_mul(g, x, xp_float(g, x, w.lift)), x), w.itype);
-    R            off = xp_sub(g, bits, kg_int(g, w.itype, w.root)), up = xp_shr(g, off, mbits);
-    R            whole = xp_and(g, off, kg_int(g, w.itype, -(INT64_C(1) << w.mbits)));
-    *e = xp_add(g, kg_cast(g, up, kg_dtype(g, x)), xp_if(g, tiny, xp_float(g, x, -w.mbits), xp_float(g, x, 0)));
-    return xp_as(g, xp_sub(g, bits, whole), kg_dtype(g, x));
+/* Of the bits of x less those of `least`, the exponent is e (here with its bias, so that no sign is in the way), and
+ * the others are m's less those of `least`. Subnormal numbers are brought up first. */
+kn_ref kn_decomp_split(kn_graph *g, kn_ref x, double least, kn_ref *e) {
+    bool    wide = kg_dtype(g, x) == KN_F64;
+    int     dt = wide ? KN_F64 : KN_F32, ut = wide ? KN_U64 : KN_U32, mbits = wide ? 52 : 23, bias = wide ? 1023 : 127;
+    double  one  = ldexp(1, mbits); /* its last bit is 1 */
+    int64_t from = 0;
+    memcpy(&from, wide ? (void *)&least : (void *)&(float){(float)least}, (size_t)kn_dsize(dt));
+    R tiny = xp_lt(g, x, xp_float(g, x, wide ? 0x1p-1022 : 0x1p-126));
+    R bits = xp_as(g, xp_if(g, tiny, xp_mul(g, x, xp_float(g, x, one)), x), ut);
+    R off  = xp_sub(g, bits, kg_int(g, ut, from - ((int64_t)bias << mbits)));
+    R up   = xp_or(g, xp_shr(g, off, kg_int(g, ut, mbits)), kg_int(g, ut, (int64_t)(mbits + bias) << mbits));
+    *e  = xp_sub(g, xp_as(g, up, dt), xp_if(g, tiny, xp_float(g, x, one + bias + mbits), xp_float(g, x, one + bias)));
+    off = xp_and(g, off, kg_int(g, ut, (INT64_C(1) << mbits) - 1));
+    return xp_as(g, xp_add(g, off, kg_int(g, ut, from)), dt);
 }
 
 /* x = m 2^e, m = 1 + d. With s = d/(2 + d): ln m = 2 (s + s^3/3 + s^5/5 + ...), and since 2 s = d - s d, ln m = d -
@@ -80,7 +74,7 @@ kn_ref kn_decomp_log2(kn_rw *rw, kn_ref node) {
     kn_graph           *g     = rw->g;
     bool                wide  = kg_dtype(g, node) == KN_F64;
     R                   x = kg_at(g, node, 0), zero = xp_float(g, x, 0), inf = xp_float(g, x, INFINITY), e;
-    R                   d = xp_sub(g, kn_decomp_split(g, x, &e), xp_float(g, x, 1));
+    R                   d = xp_sub(g, kn_decomp_split(g, x, 0.70710678118654752440, &e), xp_float(g, x, 1));
     R                   s = kg_op2(g, KN_OP_DIV, d, xp_add(g, d, xp_float(g, x, 2))), z = xp_mul(g, s, s);
     R                   r   = xp_mul(g, z, xp_polynomial(g, z, wide ? c64 : c32, wide ? KN_COUNT(c64) : KN_COUNT(c32)));
     R                   ln  = xp_sub(g, d, xp_mul(g, s, xp_sub(g, d, r)));

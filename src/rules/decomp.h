@@ -19,7 +19,7 @@ kn_ref kn_decomp_trunc(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_divide(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_round(kn_rw *rw, kn_ref n);
 /* x is what kn_decomp_round makes for a CAST to that dtype, which then changes nothing. */
-bool   kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dtype);
+bool kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dtype);
 
 /* ---- for the files decomp*.c ----------------------------------------------------------------------------------- */
 static inline kn_ref xp_f32(kn_graph *g, double v) {
@@ -106,7 +106,7 @@ static inline kn_ref xp_nearest(kn_graph *g, kn_ref x, kn_ref *as_int) {
 kn_ref kn_decomp_scale(kn_graph *g, kn_ref x, kn_ref n);
 /* 2^f for |f| <= 1/2, f32 and f64. */
 kn_ref kn_decomp_exp2_part(kn_graph *g, kn_ref f);
-/* x = m 2^e, m in [sqrt(1/2), sqrt(2)), for positive x, subnormal too: m as a float, e as a float. */
-kn_ref kn_decomp_split(kn_graph *g, kn_ref x, kn_ref *e);
+/* x = m 2^e, m in [least, 2 least), least in (1/2, 1), for positive x, subnormal too: m as a float, e as a float. */
+kn_ref kn_decomp_split(kn_graph *g, kn_ref x, double least, kn_ref *e);
 
 #endif

@@ -36,9 +36,9 @@ static R as_whole(kn_graph *g, R x, R node, int wide) {
 
 /* IDIV or MOD of integers of up to four bytes, or of indices that fit them. */
 kn_ref kn_decomp_divide(kn_rw *rw, kn_ref node) {
-    kn_graph *g    = rw->g;
-    int       dt   = kg_dtype(g, node);
-    bool      mod  = kg_op(g, node) == KN_OP_MOD, small = kn_dsize(dt) < 4, sign = kn_dtypes[dt].kind != 'U';
+    kn_graph *g   = rw->g;
+    int       dt  = kg_dtype(g, node);
+    bool      mod = kg_op(g, node) == KN_OP_MOD, small = kn_dsize(dt) < 4, sign = kn_dtypes[dt].kind != 'U';
     int       wide = small ? KN_I32 : dt, fl = small ? KN_F32 : KN_F64;
     R         a = kg_cast(g, kg_at(g, node, 0), wide), b = kg_cast(g, kg_at(g, node, 1), wide);
     R         fa = kg_cast(g, a, fl), fb = kg_cast(g, b, fl), q = quotient(g, fl, fa, fb, kg_at(g, node, 1));

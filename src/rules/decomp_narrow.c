@@ -45,8 +45,8 @@ bool kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dt) {
 
 /* CAST of f32 to bf16 or f8: of what such a float has already, which is left. */
 kn_ref kn_decomp_round(kn_rw *rw, kn_ref node) {
-    kn_graph *g = rw->g;
-    R         x = kg_at(g, node, 0);
+    kn_graph *g  = rw->g;
+    R         x  = kg_at(g, node, 0);
     int       dt = kg_dtype(g, node);
     return kn_decomp_is_rounded(g, x, dt) ? 0 : kg_cast(g, rounded(g, x, dt), dt);
 }

@@ -1,70 +1,137 @@
-/* decomp_pow.c - powers of f32: 2^(y log2 |x|), the logarithm in two parts of 12 and 24 bits.
+/* decomp_pow.c - powers of f32 and f64: 2^(y log2 |x|), the logarithm in two parts of 12 and 24 bits (f64: 26 and 53).
  *
- * An error in y log2 |x| is one of the result, and up to 150 times as large in proportion, so the logarithm is worth 36
- * bits. It is computed as FDLIBM's powf does it (Sun Microsystems, 1993): in parts whose leading one has 12 bits, so
- * that products of leading parts are exact without a fused multiply-add. */
+ * An error in y log2 |x| is one of the result, and up to 150 (f64: 1,075) times as large in proportion, so the
+ * logarithm is worth 36 (67) bits. It is computed as FDLIBM's powf does it (Sun Microsystems, 1993): in parts whose
+ * leading one has half of the bits, so that products of leading parts are exact without a fused multiply-add. */
 #include "rules/decomp.h"
 
 #include <math.h>
 
 typedef kn_ref R;
 
-static R pow_lead(kn_graph *g, R x) {
-    return xp_keep(g, x, 0xfffff000);
-} /* its first 12 bits */
+/* What differs between the widths. */
+typedef struct pow_width {
+    int           dtype, utype, mbits, n;
+    int64_t       keep;         /* the bits of a leading part */
+    double        least;        /* the mantissa's */
+    double        lead, rest;   /* 2/(3 ln 2), its leading bits and the others */
+    double        y_most, most; /* of exponents: what is further out is 0 or infinite */
+    const double *c;            /* n coefficients; minimax: 2^-36.8 and 2^-71.3 of the whole */
+} pow_width;
 
-/* log2 of a positive finite x as *hi + *lo, *hi of 12 bits. With m = 1 + d, s = d/(2 + d) = atanh^-1: log2 m =
- * 2/(3 ln 2) s (3 + s^2 + s^4 (3/5 + 3/7 s^2 + ...)). */
-static void pow_log2(kn_graph *g, R x, R *hi, R *lo) {
-    static const double c[]   = {0.600002297, 0.428205507, 0.351315938}; /* minimax: 2^-36.8 of the whole */
-    static const double scale = 0.961796693925975549, lead = 0x1.ec6p-1; /* 2/(3 ln 2) and its first 12 bits */
-    R                   e, m = kn_decomp_split(g, x, &e), one = xp_f32(g, 1), three = xp_f32(g, 3);
-    R                   d = xp_sub(g, m, one), t = xp_add(g, m, one), t_lost = xp_sub(g, m, xp_sub(g, t, one));
-    R                   inverse = kg_op1(g, KN_OP_RECIP, t), s = xp_mul(g, d, inverse);
-    R                   s1 = pow_lead(g, s), t1 = pow_lead(g, t), t2 = xp_add(g, xp_sub(g, t, t1), t_lost);
+static pow_width pow_of(bool wide) {
+    static const double c32[] = {0.600002297, 0.428205507, 0.351315938};
+    static const double c64[] = {0.59999999999999468367, 0.42857142857848032023, 0.3333333298450381883,
+                                 0.27272811907959808252, 0.2306611414067467247,  0.20696239704981208664};
+    return wide ? (pow_width){.dtype  = KN_F64,
+                              .utype  = KN_U64,
+                              .mbits  = 52,
+                              .n      = KN_COUNT(c64),
+                              .keep   = -(INT64_C(1) << 27),
+                              .least  = 0.86602540378443864676,
+                              .lead   = 0x1.ec709d8p-1,
+                              .rest   = 7.872699542894897704001e-9,
+                              .y_most = 0x1p64,
+                              .most   = 1200,
+                              .c      = c64}
+                : (pow_width){.dtype  = KN_F32,
+                              .utype  = KN_U32,
+                              .mbits  = 23,
+                              .n      = KN_COUNT(c32),
+                              .keep   = 0xfffff000,
+                              .least  = 0.70710678118654752440,
+                              .lead   = 0x1.ec6p-1,
+                              .rest   = 0.961796693925975605 - 0x1.ec6p-1,
+                              .y_most = 0x1p32,
+                              .most   = 200,
+                              .c      = c32};
+}
+
+static R pow_bits(kn_graph *g, const pow_width *w, R x, int64_t mask) {
+    return xp_as(g, xp_and(g, xp_as(g, x, w->utype), kg_int(g, w->utype, mask)), w->dtype);
+}
+static R pow_lead(kn_graph *g, const pow_width *w, R x) {
+    return pow_bits(g, w, x, w->keep);
+}
+
+/* log2 of a positive finite x = m 2^e as *hi + *lo, *hi a leading part. With m = c + d, s = d/(2 c + d) = atanh^-1:
+ * log2 m = log2 c + 2/(3 ln 2) s (3 + s^2 + s^4 (3/5 + 3/7 s^2 + ...)). What is rounded of s^4 counts: of f32 c is 1,
+ * of f64 1 or 3/2, which makes it an eighth. */
+static void pow_log2(kn_graph *g, const pow_width *w, R x, R *hi, R *lo) {
+    R e, m = kn_decomp_split(g, x, w->least, &e), one = xp_float(g, x, 1), three = xp_float(g, x, 3), c = one, more = 0;
+    if (w->dtype == KN_F64) {
+        R up = xp_lt(g, xp_float(g, x, 1.224744871391589049099), m), zero = xp_float(g, x, 0);
+        c    = xp_if(g, up, xp_float(g, x, 1.5), one);
+        e    = xp_add(g, e, xp_if(g, up, xp_float(g, x, 0x1.2b803473f6p-1), zero)); /* log2 3/2 in two parts */
+        more = xp_if(g, up, xp_float(g, x, 7.621628819151085748917e-13), zero);
+    }
+    R d = xp_sub(g, m, c), t = xp_add(g, m, c), t_lost = xp_sub(g, m, xp_sub(g, t, c));
+    R inverse = kg_op1(g, KN_OP_RECIP, t), s = xp_mul(g, d, inverse);
+    R s1 = pow_lead(g, w, s), t1 = pow_lead(g, w, t), t2 = xp_add(g, xp_sub(g, t, t1), t_lost);
     R s2 = xp_mul(g, xp_sub(g, xp_sub(g, d, xp_mul(g, s1, t1)), xp_mul(g, s1, t2)), inverse); /* s = s1 + s2 */
     R z = xp_mul(g, s, s), z1 = xp_mul(g, s1, s1);
-    R r  = xp_fma(g, xp_mul(g, z, z), xp_polynomial(g, z, c, KN_COUNT(c)), xp_mul(g, s2, xp_add(g, s1, s)));
-    R u1 = pow_lead(g, xp_add(g, xp_add(g, three, z1), r)), u2 = xp_sub(g, r, xp_sub(g, xp_sub(g, u1, three), z1));
+    R r  = xp_fma(g, xp_mul(g, z, z), xp_polynomial(g, z, w->c, w->n), xp_mul(g, s2, xp_add(g, s1, s)));
+    R u1 = pow_lead(g, w, xp_add(g, xp_add(g, three, z1), r)), u2 = xp_sub(g, r, xp_sub(g, xp_sub(g, u1, three), z1));
     R p = xp_mul(g, s1, u1), q = xp_fma(g, s2, u1, xp_mul(g, u2, s)); /* s u = p + q */
-    R v1 = pow_lead(g, xp_add(g, p, q)), v2 = xp_sub(g, q, xp_sub(g, v1, p));
-    R w1 = xp_mul(g, v1, xp_f32(g, lead)), w2 = xp_fma(g, v1, xp_f32(g, scale - lead), xp_mul(g, v2, xp_f32(g, scale)));
-    *hi = pow_lead(g, xp_add(g, xp_add(g, w1, w2), e));
+    R v1 = pow_lead(g, w, xp_add(g, p, q)), v2 = xp_sub(g, q, xp_sub(g, v1, p));
+    R w1 = xp_mul(g, v1, xp_float(g, x, w->lead));
+    R w2 = xp_fma(g, v1, xp_float(g, x, w->rest), xp_mul(g, v2, xp_float(g, x, w->lead + w->rest)));
+    if (more) w2 = xp_add(g, w2, more);
+    *hi = pow_lead(g, w, xp_add(g, xp_add(g, w1, w2), e));
     *lo = xp_sub(g, w2, xp_sub(g, xp_sub(g, *hi, e), w1));
 }
 
-/* |x|^y for finite |x| > 0 and any y but NaN. */
-static R pow_magnitude(kn_graph *g, R ax, R y) {
-    R log1, log2, zero = xp_f32(g, 0), n;
-    pow_log2(g, ax, &log1, &log2);
-    y    = xp_clamp(g, y, -0x1p32, 0x1p32); /* further out nothing changes, and no product overflows */
-    R y1 = pow_lead(g, y), hi = xp_mul(g, y1, log1);
-    R lo = xp_fma(g, y, log2, xp_mul(g, xp_sub(g, y, y1), log1)), sum = xp_add(g, hi, lo);
-    R all = xp_clamp(g, sum, -200, 200), whole = xp_nearest(g, all, &n);
-    R f = xp_if(g, xp_eq(g, all, sum), xp_add(g, xp_sub(g, hi, whole), lo), zero);
-    return kn_decomp_scale(g, kn_decomp_exp2_part(g, f), n);
+/* 2^(a + lo) of f64 for |a + lo| <= 1/2: 1 + ln 2 (a + lo) + ..., of which the leading part is exact and added last. */
+static R pow_exp2_f64(kn_graph *g, const pow_width *w, R a, R lo) {
+    static const double c[]  = {0.24022650695910122361,   0.055504108664820732388,   0.0096181291075969315599,
+                                0.0013333558146686554484, 0.00015403530454143157983, 0.000015252733546537209714,
+                                1.3215436566364166826e-6, 1.0178184741651204593e-7,  7.073587352510543577e-9,
+                                4.4362988740710075126e-10};
+    static const double lead = 0x1.62e42f8p-1, rest = 1.299650689388988837146e-8; /* of ln 2 */
+    R f = xp_add(g, a, lo), f1 = pow_lead(g, w, f), f2 = xp_add(g, xp_sub(g, a, f1), lo), one = xp_float(g, a, 1);
+    R u = xp_mul(g, f1, xp_float(g, a, lead));
+    R v = xp_fma(g, f2, xp_float(g, a, lead + rest), xp_mul(g, xp_mul(g, f, f), xp_polynomial(g, f, c, KN_COUNT(c))));
+    R s = xp_add(g, one, u);
+    v   = xp_add(g, xp_add(g, xp_sub(g, one, s), u), xp_fma(g, f1, xp_float(g, a, rest), v));
+    return xp_add(g, s, v);
 }
 
-/* Whether y is whole, and odd. From 2^23 on every f32 is whole, from 2^24 on even. */
-static void pow_whole(kn_graph *g, R ay, R *whole, R *odd) {
-    R two23 = xp_f32(g, 0x1p23), big = kg_op2(g, KN_OP_CMPGE, ay, two23), sum = xp_add(g, ay, two23);
-    R last = xp_and(g, xp_as(g, xp_if(g, big, ay, sum), KN_U32), xp_u32(g, 1));
-    *whole = xp_or(g, big, xp_eq(g, xp_sub(g, sum, two23), ay));
-    *odd   = xp_and(g, xp_and(g, *whole, xp_ne(g, last, xp_u32(g, 0))), xp_lt(g, ay, xp_f32(g, 0x1p24)));
+/* |x|^y for finite |x| > 0 and any y but NaN. */
+static R pow_magnitude(kn_graph *g, const pow_width *w, R ax, R y) {
+    R log1, log2, n;
+    pow_log2(g, w, ax, &log1, &log2);
+    y    = xp_clamp(g, y, -w->y_most, w->y_most); /* further out nothing changes, and no product overflows */
+    R y1 = pow_lead(g, w, y), hi = xp_mul(g, y1, log1);
+    R lo = xp_fma(g, y, log2, xp_mul(g, xp_sub(g, y, y1), log1)), sum = xp_add(g, hi, lo);
+    R all = xp_clamp(g, sum, -w->most, w->most), whole = xp_nearest(g, all, &n), a = xp_sub(g, hi, whole);
+    R p = w->dtype == KN_F64 ? pow_exp2_f64(g, w, a, lo) : kn_decomp_exp2_part(g, xp_add(g, a, lo));
+    return kn_decomp_scale(g, xp_if(g, xp_eq(g, all, sum), p, xp_float(g, y, 1)), n);
+}
+
+/* Whether y is whole, and odd. From 2^23 (f64: 2^52) on every float is whole, from twice that on even. */
+static void pow_whole(kn_graph *g, const pow_width *w, R ay, R *whole, R *odd) {
+    R ones = xp_float(g, ay, ldexp(1, w->mbits)), big = kg_op2(g, KN_OP_CMPGE, ay, ones), sum = xp_add(g, ay, ones);
+    R last = xp_and(g, xp_as(g, xp_if(g, big, ay, sum), w->utype), kg_int(g, w->utype, 1));
+    *whole = xp_or(g, big, xp_eq(g, xp_sub(g, sum, ones), ay));
+    *odd   = xp_and(g, xp_and(g, *whole, xp_ne(g, last, kg_int(g, w->utype, 0))),
+                    xp_lt(g, ay, xp_float(g, ay, ldexp(2, w->mbits))));
 }
 
 /* The special cases are those of C (annex F.9.4.4). */
 kn_ref kn_decomp_pow(kn_rw *rw, kn_ref node) {
-    kn_graph *g = rw->g;
+    kn_graph *g   = rw->g;
+    pow_width w   = pow_of(kg_dtype(g, node) == KN_F64);
+    int64_t   top = (int64_t)(UINT64_C(1) << (8 * kn_dsize(w.dtype) - 1));
     R         x = kg_at(g, node, 0), y = kg_at(g, node, 1), whole, odd;
-    R         ax = xp_keep(g, x, 0x7fffffff), ay = xp_keep(g, y, 0x7fffffff), zero = xp_f32(g, 0), one = xp_f32(g, 1);
-    R         inf = xp_f32(g, INFINITY), nan = xp_f32(g, NAN), is0 = xp_eq(g, ax, zero), finite = xp_lt(g, ax, inf);
-    pow_whole(g, ay, &whole, &odd);
-    R r    = pow_magnitude(g, ax, y);
+    R         ax = pow_bits(g, &w, x, ~top), ay = pow_bits(g, &w, y, ~top), zero = xp_float(g, x, 0);
+    R         one = xp_float(g, x, 1), inf = xp_float(g, x, INFINITY), nan = xp_float(g, x, NAN);
+    R         is0 = xp_eq(g, ax, zero), finite = xp_lt(g, ax, inf);
+    pow_whole(g, &w, ay, &whole, &odd);
+    R r    = pow_magnitude(g, &w, ax, y);
     R edge = xp_if(g, xp_xor(g, is0, xp_lt(g, y, zero)), zero, inf); /* of 0 and infinity */
     r      = xp_if(g, xp_or(g, is0, xp_eq(g, ax, inf)), edge, r);
-    R sign = xp_and(g, xp_as(g, x, KN_U32), xp_if(g, odd, xp_u32(g, 0x80000000), xp_u32(g, 0)));
-    r      = xp_as(g, xp_xor(g, xp_as(g, r, KN_U32), sign), KN_F32);
+    R sign = xp_and(g, xp_as(g, x, w.utype), xp_if(g, odd, kg_int(g, w.utype, top), kg_int(g, w.utype, 0)));
+    r      = xp_as(g, xp_xor(g, xp_as(g, r, w.utype), sign), w.dtype);
     R none = xp_and(g, xp_and(g, xp_lt(g, x, zero), finite), kg_op1(g, KN_OP_NOT, whole));
     none   = xp_or(g, none, xp_or(g, xp_ne(g, x, x), xp_ne(g, y, y)));
     r      = xp_if(g, none, nan, r);

@@ -36,9 +36,9 @@ kn_ref kn_decomp_threefry(kn_rw *rw, kn_ref node) {
             x      = xp_add(g, x, y);
             y      = xp_xor(g, xp_or(g, xp_shl(g, y, xp_u32(g, by)), xp_shr(g, y, xp_u32(g, 32 - by))), x);
         }
-        x = xp_add(g, x, key[(group + 1) % 3]);
+        x   = xp_add(g, x, key[(group + 1) % 3]);
         R k = key[(group + 2) % 3], by = xp_u32(g, group + 1);
-        y   = whole ? xp_add(g, y, xp_add(g, k, by)) : xp_add(g, xp_add(g, y, k), by);
+        y = whole ? xp_add(g, y, xp_add(g, k, by)) : xp_add(g, xp_add(g, y, k), by);
     }
     return xp_or(g, xp_shl(g, kg_cast(g, y, KN_U64), kg_int(g, KN_U64, 32)), kg_cast(g, x, KN_U64));
 }

@@ -132,20 +132,6 @@ static void sampled(void) {
     kn_close(kn);
 }
 
-static const char *only;
-
-static void all_of(void) {
-    kn_context *kn    = opened();
-    bool        found = false;
-    for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++) {
-        if (strcmp(only, functions[i].name)) continue;
-        measure(kn, &functions[i], 1);
-        found = true;
-    }
-    CHECK(found);
-    kn_close(kn);
-}
-
 /* ---- f64 --------------------------------------------------------------------------------------------------------- */
 
 static long double exact_sigmoid64(long double x) {
@@ -153,6 +139,11 @@ static long double exact_sigmoid64(long double x) {
 }
 static long double exact_rsqrt64(long double x) {
     return 1 / sqrtl(x);
+}
+
+static uint64_t next_of(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed ^ *seed >> 29;
 }
 
 /* Near a multiple of pi/2: up to 2^63 quarter turns. */
@@ -185,14 +176,16 @@ static const struct {
 
 static double distance64(double y, long double want) {
     if (isnan(want) || isnan(y)) return isnan(want) && isnan(y) ? 0 : INFINITY;
-    if (want == 0) return y == 0 && !signbit(y) == !signbit(want) ? 0 : INFINITY;
+    if ((want == 0 && y != 0) || (y == 0 && !signbit(y) != !signbit(want))) return INFINITY;
+    if (want == 0) return 0;
     if (isinf((double)want) && isinf(y)) return (y > 0) == (want > 0) ? 0 : INFINITY;
     if (isinf(want)) return INFINITY;
     int e = ilogbl(want) < -1022 ? -1022 : ilogbl(want) > 1023 ? 1023 : ilogbl(want);
     return (double)ldexpl(fabsl((isinf(y) ? copysignl(0x1p1024L, (long double)y) : (long double)y) - want), 52 - e);
 }
 
-static void sampled_f64(void) {
+/* Special values, and 2^18 others in each round. */
+static void measure_f64(kn_context *kn, int k, int rounds) {
     static const double special[] = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 0x1p-1074, -0x1p-1074, 0x1p-1022, 1e308,
                                      -1e308, 1e-9, -1e-9, 709.78, -745.2, 0.6, 0.93, -0.6, 1e-300,
                                      /* nearest to multiples of pi/2, of all: by continued fractions of 2^k 2/pi */
@@ -201,14 +194,11 @@ static void sampled_f64(void) {
                                      0x1.e009c53148be1p+991, 0x1.fffffffffffffp+1023, 0x1.921fb54442d18p-1,
                                      0x1.921fb54442d18p+0, 0x1.fffffffffffffp-1};
     static double       x[CHUNK], y[CHUNK];
-    if (LDBL_MANT_DIG < 64) SKIP("long double is no wider than double here");
-    kn_context *kn   = opened();
-    uint64_t    seed = 1;
-    for (int k = 0; k < (int)(sizeof wide / sizeof *wide); k++) {
-        double most = 0, at = 0;
+    double              most = 0, at = 0;
+    uint64_t            seed = 1;
+    for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < CHUNK; i++) {
-            seed       = seed * 6364136223846793005u + 1442695040888963407u;
-            uint64_t r = seed ^ seed >> 29;
+            uint64_t r = next_of(&seed);
             double   u = (double)(r >> 11) * 0x1p-53;
             x[i]       = wide[k].lo + (wide[k].hi - wide[k].lo) * u;
             if (i % 4 == 1) memcpy(&x[i], &r, sizeof r);
@@ -223,9 +213,15 @@ static void sampled_f64(void) {
             double ulp = distance64(y[i], wide[k].exact((long double)x[i]));
             if (ulp > most) most = ulp, at = x[i];
         }
-        printf("     %-8s %8.3f units in the last place of f64, at %.17g\n", wide[k].name, most, at);
-        CHECK(most <= wide[k].bound);
     }
+    printf("     %-8s %8.3f units in the last place of f64, at %.17g\n", wide[k].name, most, at);
+    CHECK(most <= wide[k].bound);
+}
+
+static void sampled_f64(void) {
+    if (LDBL_MANT_DIG < 64) SKIP("long double is no wider than double here");
+    kn_context *kn = opened();
+    for (int k = 0; k < (int)(sizeof wide / sizeof *wide); k++) measure_f64(kn, k, 1);
     kn_close(kn);
 }
 
@@ -258,13 +254,13 @@ static void no_calls(void) {
 }
 
 /* Pairs: 2^20 of random patterns, of bases near 1 with exponents that make something of them, and of small integers. */
-static void powers(void) {
+static void powers(int passes) {
     static float x[CHUNK], y[CHUNK], z[CHUNK];
     kn_context  *kn    = opened();
     kn_tensor   *in[2] = {kn_empty(kn, KN_F32, KN_DIMS(CHUNK)), kn_empty(kn, KN_F32, KN_DIMS(CHUNK))};
     double       most  = 0;
     uint64_t     seed  = 1;
-    for (int pass = 0; pass < 12; pass++) {
+    for (int pass = 0; pass < passes; pass++) {
         for (int i = 0; i < CHUNK; i++) {
             seed     = seed * 6364136223846793005u + 1442695040888963407u;
             double u = (double)(seed >> 40) * 0x1p-24, v = (double)(seed >> 12 & 0xfffffff) * 0x1p-27 - 1;
@@ -290,6 +286,94 @@ static void powers(void) {
     kn_close(kn);
 }
 
+/* The same of f64, behind every pair of special values. */
+static void powers_f64(int passes) {
+    static const double special[] = {0,
+                                     1,
+                                     INFINITY,
+                                     0x1p-1074,
+                                     0x1p-1023,
+                                     0x1p-1022,
+                                     0x1.fffffffffffffp+1023,
+                                     0x1.fffffffffffffp-1,
+                                     0x1.0000000000001p0,
+                                     0.5,
+                                     2,
+                                     3,
+                                     1.5,
+                                     0x1p51,
+                                     0x1.0000000000001p51,
+                                     0x1.0000000000001p52,
+                                     0x1.fffffffffffffp52,
+                                     0x1p53,
+                                     0x1p64,
+                                     1023,
+                                     1024,
+                                     1074,
+                                     1075,
+                                     1e-300,
+                                     0x1.6a09e667f3bccp-1,
+                                     0x1.6a09e667f3bcdp-1};
+    enum { S = 2 * (int)(sizeof special / sizeof *special) + 1 };
+    static double x[CHUNK], y[CHUNK], z[CHUNK], v[S];
+    if (LDBL_MANT_DIG < 64) SKIP("long double is no wider than double here");
+    kn_context *kn    = opened();
+    kn_tensor  *in[2] = {kn_empty(kn, KN_F64, KN_DIMS(CHUNK)), kn_empty(kn, KN_F64, KN_DIMS(CHUNK))};
+    double      most  = 0;
+    uint64_t    seed  = 1;
+    for (int i = 0; i < S; i++) v[i] = i == S - 1 ? (double)NAN : i % 2 ? -special[i / 2] : special[i / 2];
+    for (int pass = 0; pass < passes; pass++) {
+        for (int i = 0; i < CHUNK; i++) {
+            uint64_t a = next_of(&seed), b = next_of(&seed);
+            double   u = (double)(a >> 11) * 0x1p-53, w = (double)(b >> 10) * 0x1p-53 - 1;
+            memcpy(&x[i], &a, sizeof a);
+            memcpy(&y[i], &b, sizeof b);
+            if (pass % 4 == 1) x[i] = exp2((u - 0.5) * 2040), y[i] = w * 1080 / fabs(log2(x[i]));
+            if (pass % 4 == 2) x[i] = 1 + (u - 0.5) * exp2(-(double)(i % 50)), y[i] = w * 1080 / fabs(log2(x[i]));
+            if (pass % 4 == 3) x[i] = (floor(u * 64) - 32) / 4, y[i] = floor(w * 200);
+            if (pass == 0 && i < S * S) x[i] = v[i / S], y[i] = v[i % S];
+        }
+        kn_scope *s = kn_begin(kn);
+        CHECK_EQ(kn_write(in[0], x, sizeof x), KN_OK);
+        CHECK_EQ(kn_write(in[1], y, sizeof y), KN_OK);
+        CHECK_EQ(kn_read(kn_pow(in[0], in[1]), KN_F64, z, sizeof z), KN_OK);
+        CHECK_EQ(kn_end(s), KN_OK);
+        int shown = 0;
+        for (int i = 0; i < CHUNK; i++) {
+            double ulp = distance64(z[i], powl((long double)x[i], (long double)y[i]));
+            if (ulp > 1 && shown++ < 3) printf("     pow(%a, %a): %a, %g units\n", x[i], y[i], z[i], ulp);
+            if (ulp > most) most = ulp;
+        }
+    }
+    printf("     pow      %8.3f units in the last place of f64\n", most);
+    CHECK(most <= 1);
+    kn_close(kn);
+}
+
+static const char *only;
+
+static void all_of(void) {
+    kn_context *kn    = opened();
+    bool        found = !strcmp(only, "pow");
+    for (int i = 0; i < (int)(sizeof functions / sizeof *functions); i++) {
+        if (strcmp(only, functions[i].name)) continue;
+        measure(kn, &functions[i], 1);
+        found = true;
+    }
+    for (int i = 0; i < (int)(sizeof wide / sizeof *wide) && LDBL_MANT_DIG >= 64; i++)
+        if (!strcmp(only, wide[i].name)) measure_f64(kn, i, 256);
+    kn_close(kn);
+    if (!strcmp(only, "pow")) powers(256), powers_f64(256);
+    CHECK(found);
+}
+
+static void powers_sampled(void) {
+    powers(12);
+}
+static void powers_sampled_f64(void) {
+    powers_f64(8);
+}
+
 int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "--all")) {
         only   = argv[2];
@@ -302,7 +386,8 @@ int main(int argc, char **argv) {
         printf("     %s\n", t ? "the default target" : "the C target");
         RUN(sampled);
         RUN(sampled_f64);
-        RUN(powers);
+        RUN(powers_sampled);
+        RUN(powers_sampled_f64);
     }
     RUN(no_calls);
     return check_result();
