@@ -89,9 +89,9 @@ foreach(_test IN ITEMS "stages --all" "dtypes c")
   endif()
 endforeach()
 
-# Over all 2^32 values of f32, a function a test: some minutes each.
+# Over all 2^32 values of f32, and a large sample of f64, a function a test: some minutes each.
 if(TARGET test_api_accuracy)
-  foreach(_name IN ITEMS exp2 log2 sin exp log sqrt rsqrt recip trunc tanh erf sigmoid silu gelu)
+  foreach(_name IN ITEMS exp2 log2 sin pow exp log sqrt rsqrt recip trunc tanh erf sigmoid silu gelu)
     add_test(NAME accuracy.${_name} COMMAND test_api_accuracy --all ${_name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     set_tests_properties(accuracy.${_name} PROPERTIES LABELS full TIMEOUT 3600 ENVIRONMENT "KOINE_CACHE=off")

@@ -72,8 +72,6 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_SHR: return co_shift_form(c, dt, by);
     case KN_OP_IDIV:
     case KN_OP_MOD: return kx_divides_lanes(dt, by);
-    case KN_OP_SIN:
-    case KN_OP_POW: return fl && size == 8; /* one call for all lanes */
     case KN_OP_WHERE: return true;
     default: return false;
     }

@@ -303,8 +303,7 @@ static void em_emit_thunks(kx_writer *e) {
                                           : kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, k),
                                      KX_RSP, at));
             if (back) break;
-            kx_put(e,
-                   kx_mem(kx_i2(KX_LEA, 8, KX_RDI, KX_IN_MEM), KX_RSP, 8 + (h < KX_H_sin_lanes ? e->args : e->wide)));
+            kx_put(e, kx_mem(kx_i2(KX_LEA, 8, KX_RDI, KX_IN_MEM), KX_RSP, 8 + e->args));
             kx_put(e, kx_mov_const(KX_A, (int64_t)(intptr_t)kx_helper_fn[h]));
             kx_put(e, kx_imm(kx_i2(KX_SUBI, 8, KX_RSP, 0), 8));
             em_unwind_thunk(e, 16);
@@ -628,18 +627,15 @@ static bool em_lay_frame(kx_writer *e) {
     if (!(e->local = kn_zalloc(kg_alloc(e->g), p->size * sizeof *e->local))) return kn_oom(e->f);
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x  = p->list[i];
-        int    op = kx_op(e->g, x), dt = kg_dtype(e->g, x);
-        e->lanes |= kx_is_lanes(e->g, x) && (op == KN_OP_SIN || op == KN_OP_POW);
-        e->calls |= (kn_is_float(dt) && kn_dsize(dt) < 4) || op == KN_OP_SIN || op == KN_OP_POW || op == KN_OP_EXP2 ||
-                    op == KN_OP_LOG2;
+        int    dt = kg_dtype(e->g, x);
+        e->calls |= kn_is_float(dt) && kn_dsize(dt) < 4;
         if (kg_op(e->g, x) != KN_OP_BUFFER || kg_field(e->g, x, KN_F_BUFFER_space) != KN_LOCAL) continue;
         at          = (at + 63) / 64 * 64;
         e->local[x] = (int32_t)at;
         at += kg_field(e->g, x, KN_F_BUFFER_size) * kn_dsize(dt);
         if (at > 1 << 24) return kn_fail(e->f, KN_ERR_UNSUPPORTED, "render x86: LOCAL buffers are too large");
     }
-    at = (at + 15) / 16 * 16;
-    if (e->lanes) at = em_before_line(at, 8), e->wide = (int32_t)at, at += 136; /* the lanes fill lines */
+    at       = (at + 15) / 16 * 16;
     e->args  = (int32_t)at;
     e->low   = (int32_t)at + 32;
     e->high  = (int32_t)at + 40;

@@ -25,11 +25,10 @@ typedef struct kx_writer {
     const kn_graph *g;
     kx_code         code;
     kn_fault       *f;
-    bool            avx512, calls, lanes;  /* lanes: calls take them */
+    bool            avx512, calls;
     bool            streams;               /* stores went past the caches: they are seen before the kernel ends */
     int32_t         pushed;                /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
-    int32_t         wide;                  /* in the frame: what helpers of lanes take */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     size_t          moves;                 /* of the plan's, made so far */

@@ -431,23 +431,6 @@ static void es_select_real(kx_writer *e, kn_ref n) { /* d is none of the sources
     kx_done(e, n, d);
 }
 
-static void es_call_helper(kx_writer *e, kn_ref n, kx_helper h) {
-    int dt = kg_dtype(e->g, n), d = kx_dst(e, n);
-    for (uint32_t k = 0; k < kg_nsrc(e->g, n); k++) {
-        int x = kx_get(e, es_src(e, n, k), 16, e->v2, n);
-        if (dt != KN_F64) {
-            kx_put(e, kx_i3(KX_VCVTSS2SD, 0, e->v0, x, x));
-            x = e->v0;
-        }
-        kx_put(e, kx_mem(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, x), KX_RSP, e->args + 8 * (int)k));
-    }
-    kx_call(e, h);
-    kx_load_bits(e, d, 8, kx_mem(kx_i(KX_MOV, 8), KX_RSP, e->args));
-    if (dt != KN_F64) kx_put(e, kx_i3(KX_VCVTSD2SS, 0, d, d, d));
-    if (kn_dsize(dt) < 4) kx_round(e, d, dt);
-    kx_done(e, n, d);
-}
-
 /* The double in v, rounded once to a narrow float, as an f32. */
 static void es_round_double(kx_writer *e, int v, int dt) {
     kx_put(e, kx_mem(kx_i2(KX_VMOVSD_ST, 0, KX_IN_MEM, v), KX_RSP, e->args));
@@ -592,10 +575,6 @@ void kx_emit_real(kx_writer *e, kn_ref n) {
     case KN_OP_MIN: es_extreme_real(e, n); return;
     case KN_OP_WHERE: es_select_real(e, n); return;
     case KN_OP_NEG: es_negate(e, n); return;
-    case KN_OP_SIN: es_call_helper(e, n, KX_H_sin); return;
-    case KN_OP_EXP2: es_call_helper(e, n, KX_H_exp2); return;
-    case KN_OP_LOG2: es_call_helper(e, n, KX_H_log2); return;
-    case KN_OP_POW: es_call_helper(e, n, KX_H_pow); return;
     case KN_OP_CAST:
         if (kn_is_float(kg_dtype(g, es_src(e, n, 0))))
             es_real_to_real(e, n);

@@ -538,20 +538,6 @@ static bool en_is_half(const kx_writer *e, kn_ref n, bool sign) {
     }
 }
 
-/* Functions that the C library has: one call for all lanes. */
-static void en_call(kx_writer *e, kn_ref n, int w, int bytes) {
-    kx_put(e, kx_mem(kx_imm(kx_i2(KX_MOVI, 8, KX_IN_MEM, 0), w), KX_RSP, e->wide));
-    for (uint32_t k = 0; k < kg_nsrc(e->g, n); k++) {
-        int x = kx_get(e, en_src(e, n, k), bytes, e->v2, n);
-        kx_put(e, kx_mem(kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, x), KX_RSP, e->wide + 8 + 64 * (int32_t)k));
-    }
-    kx_call(e, kx_op(e->g, n) == KN_OP_SIN ? KX_H_sin_lanes : KX_H_pow_lanes);
-    int    d = kx_dst(e, n);
-    kx_ins m = kx_mem(kx_i(KX_MOV, 8), KX_RSP, e->wide + 8);
-    kx_load_lanes(e, d, 8, w, 1, &m); /* as they were stored: a load of all would wait for the stores to be done */
-    kx_done(e, n, d);
-}
-
 void kx_emit_lanes(kx_writer *e, kn_ref n) {
     int  op = kx_op(e->g, n), dt = kg_dtype(e->g, n), w = (int)kg_numel(e->g, n), bytes = kx_vec_bytes(e->p, n);
     bool fl = kn_is_float(dt), bcast;
@@ -588,8 +574,6 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
             kx_avx2_choose(e, n, w);
         return;
     case KN_OP_MULACC: en_fused(e, n, bytes); return;
-    case KN_OP_SIN:
-    case KN_OP_POW: en_call(e, n, w, bytes); return;
     case KN_OP_SHL:
     case KN_OP_SHR:
         if (!e->avx512 && op == KN_OP_SHR && dt == KN_I64)

@@ -1,9 +1,8 @@
-/* helpers.c - the functions behind helpers.def: the C library's, and the dialect's own narrow floats. */
+/* helpers.c - the functions behind helpers.def: the dialect's own narrow floats. */
 #include "target/x86/helpers.h"
 
 #include "dialect/uop.h"
 
-#include <math.h>
 #include <string.h>
 
 static double h_double(uint64_t u) {
@@ -15,26 +14,6 @@ static uint64_t h_bits(double v) {
     uint64_t u;
     memcpy(&u, &v, sizeof u);
     return u;
-}
-
-static void kx_h_sin(uint64_t *io) {
-    io[0] = h_bits(sin(h_double(io[0])));
-}
-static void kx_h_exp2(uint64_t *io) {
-    io[0] = h_bits(exp2(h_double(io[0])));
-}
-static void kx_h_log2(uint64_t *io) {
-    io[0] = h_bits(log2(h_double(io[0])));
-}
-static void kx_h_pow(uint64_t *io) {
-    io[0] = h_bits(pow(h_double(io[0]), h_double(io[1])));
-}
-
-static void kx_h_sin_lanes(uint64_t *io) {
-    for (uint64_t l = 1; l <= io[0]; l++) io[l] = h_bits(sin(h_double(io[l])));
-}
-static void kx_h_pow_lanes(uint64_t *io) {
-    for (uint64_t l = 1; l <= io[0]; l++) io[l] = h_bits(pow(h_double(io[l]), h_double(io[l + 8])));
 }
 
 static void h_round(uint64_t *io, int dt) {
