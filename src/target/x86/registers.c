@@ -385,19 +385,23 @@ static bool ra_settle_inner_loops(kx_plan *p) {
     for (uint32_t i = 0; i < p->n && ok; i++)
         in.taken[i + 1] = in.taken[i] + (p->value[p->list[i]].needed && !kx_spares(p, p->list[i]));
     for (int l = 0; l < p->nloop && ok; l++) {
-        for (int b = 0; b < KX_BANKS && ok && p->loop[l].inner; b++) {
-            bool spilled = false, fits = true;
+        bool fit[KX_BANKS] = {false};
+        for (int k = 0; k < 2 * KX_BANKS && ok && p->loop[l].inner; k++) { /* each that fits, then the others */
+            int  b       = k % KX_BANKS;
+            bool spilled = false, again = k >= KX_BANKS, fits = !again;
+            if (fit[b]) continue;
             in.loop = l, in.bank = b, in.from = (int32_t)(2 * p->loop[l].open);
             in.nref = in.nouter = 0, in.kept = in.openers = 0;
             in.more = b == KX_BANK_GP && !p->regs ? 1u << KX_RCX | 1u << KX_RDX : 0;
             ra_find_references(p, &in);
-            for (int k = 0; k < in.nref; k++) spilled |= p->value[in.ref[k]].reg < 0;
-            if (spilled) ok = ra_settle(p, &in, &fits);
-            if (!fits) ok = ok && ra_share(p, &in, &fits);
-            if (!fits) ok = ok && ra_lend(p, &in);
-            if (b == KX_BANK_VEC) p->loop[l].roomy = fits;
-            for (int k = 0; k < in.nref; k++) in.mark[in.ref[k]] = 0;
+            for (int v = 0; v < in.nref; v++) spilled |= p->value[in.ref[v]].reg < 0;
+            if (spilled && !again) ok = ra_settle(p, &in, &fits);
+            if (again) ok = ra_share(p, &in, &fits);
+            if (again && !fits) ok = ok && ra_lend(p, &in);
+            fit[b] = fits;
+            for (int v = 0; v < in.nref; v++) in.mark[in.ref[v]] = 0;
         }
+        p->loop[l].roomy = fit[KX_BANK_VEC];
     }
     kn_free(kg_alloc(p->g), in.ref, p->size * sizeof *in.ref);
     kn_free(kg_alloc(p->g), in.mark, p->size);

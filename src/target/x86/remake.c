@@ -33,8 +33,8 @@ typedef struct rm {
     uint32_t       *start; /* per place of the loop: the first of its */
     uint32_t        nread;
     kn_ref          holds[REGISTERS];
-    uint32_t        beside, sides;       /* registers of the bank beside that the loop does not take; that are left */
-    uint32_t        busy, pinned, taken; /* registers: that hold; that must not change now; that held something */
+    uint32_t        beside, sides, sided; /* of the bank beside: that the loop does not take; of these left; used */
+    uint32_t        busy, pinned, taken;  /* registers: that hold; that must not change now; that held something */
     bool            ok;
 } rm;
 
@@ -177,7 +177,7 @@ static uint32_t rm_find_sides(const rm *r) {
             if (v->bank != bank) continue;
             if (v->reg >= 0)
                 taken |= 1u << v->reg;
-            else if (bank > r->c->bank)
+            else if (bank > r->c->bank && kx_reg_within(p, kx_name(p, o[k]), r->c->loop) < 0)
                 return 0;
         }
     }
@@ -211,19 +211,38 @@ static void rm_let_go(rm *r, kn_ref v) {
     x->reg           = -1;
 }
 
-/* Vectors of lanes have no room there, and sums that start each round in the frame are there. */
-static bool rm_may_wait_beside(const rm *r, kn_ref v) {
-    const rm_state *s = &r->at[v];
-    if (r->c->bank == KX_BANK_VEC && kx_is_lanes(r->g, v)) return false;
-    return r->sides && !(r->c->mark[v] & KX_WRITTEN && s->lent && s->top < 0);
+/* v is read no more in this round. What it waited in is free again, if the next round does not start with it there. */
+static void rm_end(rm *r, kn_ref v) {
+    rm_state *s = &r->at[v];
+    rm_let_go(r, v);
+    if (s->side < 0 || r->p->value[v].start <= (int32_t)(2 * r->open)) return;
+    r->sides |= 1u << s->side;
+    s->side = -1;
 }
 
-/* A register of the bank beside is kept for v, if there is one: what the frame has is there when the loop opens. */
+static int rm_pick(uint32_t of, uint32_t rather, int wish) {
+    if (wish >= 0 && of >> wish & 1) return wish;
+    if (of & rather) of &= rather;
+    return of ? __builtin_ctz(of) : -1;
+}
+
+/* Registers of the bank beside that v may wait in. What is there when the loop opens shares its own with nothing.
+ * Vectors of lanes have no room there, and sums that start each round in the frame are there. */
+static uint32_t rm_room_beside(const rm *r, kn_ref v) {
+    const rm_state *s = &r->at[v];
+    if (r->c->bank == KX_BANK_VEC && kx_is_lanes(r->g, v)) return 0;
+    if (r->c->mark[v] & KX_WRITTEN && (s->clean || (s->lent && s->top < 0))) return 0;
+    return s->clean ? r->sides & ~r->sided : r->sides;
+}
+
+/* One of them is kept for v; what the frame has is there when the loop opens. */
 static void rm_find_side(rm *r, kn_ref v) {
-    rm_state *s = &r->at[v];
-    if (s->side >= 0 || !rm_may_wait_beside(r, v)) return;
-    s->side = (int8_t)__builtin_ctz(r->sides);
-    r->sides &= r->sides - 1;
+    rm_state *s  = &r->at[v];
+    uint32_t  of = rm_room_beside(r, v);
+    if (s->side >= 0 || !of) return;
+    s->side = (int8_t)rm_pick(of, r->sided, -1);
+    r->sides &= ~(1u << s->side);
+    r->sided |= 1u << s->side;
     r->p->used[rm_beside(r->c->bank)] |= 1u << s->side;
     if (s->clean) rm_move(r, (int32_t)r->open, v, -1, KX_ASIDE);
 }
@@ -243,7 +262,7 @@ static int rm_evict(rm *r, int32_t place, uint32_t of) {
         rm_state *s    = &r->at[v];
         int32_t   next = s->next == NEVER ? (int32_t)r->close : s->next;
         cost           = s->next == NEVER ? 1 : rm_recipe(r, v, next, node, &n);
-        if (!cost && (s->side >= 0 || rm_may_wait_beside(r, v))) cost = s->clean ? 1 : 2;
+        if (!cost && (s->side >= 0 || rm_room_beside(r, v))) cost = s->clean ? 1 : 2;
         bool   made  = cost > 0;
         double worth = (double)(next - place + 1) / (made ? cost : s->clean ? 1 : 2);
         if (best >= 0 && (made < best_made || (made == best_made && worth <= most))) continue;
@@ -265,12 +284,6 @@ static int rm_evict(rm *r, int32_t place, uint32_t of) {
     r->p->value[v].moved = (uint16_t)(r->c->loop + 1);
     rm_let_go(r, v);
     return best;
-}
-
-static int rm_pick(uint32_t of, uint32_t rather, int wish) {
-    if (wish >= 0 && of >> wish & 1) return wish;
-    if (of & rather) of &= rather;
-    return of ? __builtin_ctz(of) : -1;
 }
 
 /* A register for v; its own where it has one at the start of a round, and what is there goes on to another. */
@@ -569,7 +582,7 @@ static void rm_make(rm *r, kn_ref v, int32_t place) {
         r->ok = false;
         return;
     }
-    if (r->busy >> reg & 1) rm_let_go(r, r->holds[reg]);
+    if (r->busy >> reg & 1) rm_end(r, r->holds[reg]);
     if (first)
         r->at[v].first = (int8_t)reg;
     else {
@@ -623,7 +636,7 @@ static void rm_run(rm *r) {
                 rm_move(r, (int32_t)i + 1, v, -1, KX_AWAY);
             } else if (r->p->value[v].end > (int32_t)(2 * i))
                 continue;
-            rm_let_go(r, v);
+            rm_end(r, v);
         }
     }
 }
@@ -643,11 +656,10 @@ static bool rm_split(rm *r) {
             return false;
         if (away && !kx_put_split(p, v, c->loop, s->was, true, false)) return false;
     }
-    uint32_t sides = r->beside & ~r->sides;
     for (kn_ref v = 1; v < p->size; v++) {
         const kx_value *x = &p->value[v];
         if (x->reg < 0 || (x->bank == c->bank && c->mark[v]) || !rm_waits(r, v, x->bank, x->reg)) continue;
-        uint32_t given = x->bank == c->bank ? r->taken : x->bank == rm_beside(c->bank) ? sides : 0;
+        uint32_t given = x->bank == c->bank ? r->taken : x->bank == rm_beside(c->bank) ? r->sided : 0;
         if (given >> x->reg & 1 && !kx_put_split(p, v, c->loop, x->reg, true, false)) return false;
     }
     p->used[c->bank] |= r->taken;
