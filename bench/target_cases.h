@@ -151,6 +151,92 @@ BODY(product_columns, kn_prod(in[0], .axes = KN_AXES(0)))
 BODY(least_columns, kn_min(in[0], .axes = KN_AXES(0)))
 BODY(distances, kn_sum(kn_square(kn_sub(kn_unsqueeze(in[0], 1), kn_unsqueeze(in[1], 0))), .axes = KN_AXES(2)))
 
+BODY(logsumexp, kn_log(kn_sum(kn_exp(in[0]), .axes = KN_AXES(1))))
+BODY(std_rows, kn_std(in[0], .axes = KN_AXES(1)))
+BODY(std_columns, kn_std(in[0], .axes = KN_AXES(0)))
+BODY(huber, kn_mean(kn_where(kn_lt_s(kn_abs(kn_sub(in[0], in[1])), 1), kn_mul_s(kn_square(kn_sub(in[0], in[1])), .5),
+                             kn_sub_s(kn_abs(kn_sub(in[0], in[1])), .5))))
+BODY(square_error, kn_mean(kn_square(kn_sub(in[0], in[1]))))
+BODY(dot, kn_sum(kn_mul(in[0], in[1])))
+BODY(cosine_of_rows, kn_div(kn_sum(kn_mul(in[0], in[1]), .axes = KN_AXES(1)),
+                            kn_mul(kn_sqrt(kn_sum(kn_square(in[0]), .axes = KN_AXES(1))),
+                                   kn_sqrt(kn_sum(kn_square(in[1]), .axes = KN_AXES(1))))))
+BODY(between, kn_add(in[0], kn_mul(in[2], kn_sub(in[1], in[0]))))
+BODY(hypotenuse, kn_sqrt(kn_add(kn_square(in[0]), kn_square(in[1]))))
+BODY(leaky, kn_where(kn_gt_s(in[0], .5), in[0], kn_mul_s(in[0], .01)))
+BODY(elu, kn_where(kn_gt_s(in[0], .5), in[0], kn_sub_s(kn_exp(in[0]), 1)))
+BODY(mish, kn_mul(in[0], kn_tanh(kn_log(kn_add_s(kn_exp(in[0]), 1)))))
+BODY(rolled, kn_cat((kn_tensor *[]){kn_shrink(in[0], (kn_dim[]){0, 100}, (kn_dim[]){512, 512}, 2),
+                                    kn_shrink(in[0], (kn_dim[]){0, 0}, (kn_dim[]){512, 100}, 2)},
+                    2, 1))
+BODY(joined_3, kn_cat((kn_tensor *[]){in[0], in[1], in[2]}, 3, 1))
+BODY(joined_3_rows, kn_cat((kn_tensor *[]){in[0], in[1], in[2]}, 3, 0))
+BODY(stacked_1, kn_stack((kn_tensor *[]){in[0], in[1]}, 2, 1))
+BODY(stacked_2, kn_stack((kn_tensor *[]){in[0], in[1]}, 2, 2))
+BODY(doubled, kn_contiguous(kn_reshape(kn_expand(kn_reshape(in[0], (kn_dim[]){16, 32, 1, 32, 1}, 5),
+                                                 (kn_dim[]){16, 32, 2, 32, 2}, 5),
+                                       (kn_dim[]){16, 64, 64}, 3)))
+BODY(evens, kn_contiguous(kn_reshape(kn_shrink(kn_reshape(in[0], (kn_dim[]){512, 256, 2}, 3), (kn_dim[]){0, 0, 0},
+                                               (kn_dim[]){512, 256, 1}, 3),
+                                     (kn_dim[]){512, 256}, 2)))
+BODY(grey, kn_sum(kn_mul(kn_cast(in[0], KN_F32), in[1]), .axes = KN_AXES(2)))
+BODY(planes, kn_div_s(kn_cast(kn_permute(in[0], (int[]){2, 0, 1}, 3), KN_F32), 255))
+BODY(pixels, kn_cast(kn_permute(kn_mul_s(in[0], 255), (int[]){1, 2, 0}, 3), KN_U8))
+BODY(whitened, kn_div(kn_sub(in[0], in[1]), in[2]))
+BODY(quotients, kn_floordiv(in[0], in[1]))
+BODY(rests, kn_mod(in[0], in[1]))
+BODY(floored_third, kn_floor(kn_div_s(in[0], 3)))
+BODY(binary_entropy,
+     kn_neg(kn_mean(kn_add(kn_mul(in[1], kn_log(in[0])), kn_mul(kn_rsub_s(in[1], 1), kn_log(kn_rsub_s(in[0], 1)))))))
+BODY(divergence, kn_sum(kn_mul(in[0], kn_sub(kn_log(in[0]), kn_log(in[1]))), .axes = KN_AXES(1)))
+BODY(gate_of_gru, kn_add(kn_mul(kn_sigmoid(in[0]), in[1]), kn_mul(kn_rsub_s(kn_sigmoid(in[0]), 1), kn_tanh(in[2]))))
+BODY(glu, kn_mul(kn_shrink(in[0], (kn_dim[]){0, 0}, (kn_dim[]){512, 256}, 2),
+                 kn_sigmoid(kn_shrink(in[0], (kn_dim[]){0, 256}, (kn_dim[]){512, 512}, 2))))
+BODY(swiglu, kn_mul(kn_silu(kn_matmul(in[0], in[1])), kn_matmul(in[0], in[2])))
+BODY(masked_softmax, kn_softmax(kn_where(in[1], in[0], kn_sub_s(kn_mul_s(in[0], 0), 1e9)), 1))
+BODY(prefix_product, kn_exp(kn_cumsum(kn_log(in[0]), 1)))
+BODY(differences, kn_sub(kn_shrink(in[0], (kn_dim[]){0, 1}, (kn_dim[]){512, 512}, 2),
+                         kn_shrink(in[0], (kn_dim[]){0, 0}, (kn_dim[]){512, 511}, 2)))
+BODY(laplace, kn_sub(kn_add(kn_add(kn_shrink(in[0], (kn_dim[]){0, 1}, (kn_dim[]){510, 511}, 2),
+                                   kn_shrink(in[0], (kn_dim[]){2, 1}, (kn_dim[]){512, 511}, 2)),
+                            kn_add(kn_shrink(in[0], (kn_dim[]){1, 0}, (kn_dim[]){511, 510}, 2),
+                                   kn_shrink(in[0], (kn_dim[]){1, 2}, (kn_dim[]){511, 512}, 2))),
+                     kn_mul_s(kn_shrink(in[0], (kn_dim[]){1, 1}, (kn_dim[]){511, 511}, 2), 4)))
+BODY(max_middle, kn_max(in[0], .axes = KN_AXES(1)))
+BODY(mean_planes, kn_mean(in[0], .axes = KN_AXES(1, 2)))
+BODY(mean_channels, kn_mean(in[0], .axes = KN_AXES(0, 2)))
+BODY(sum_first, kn_sum(in[0], .axes = KN_AXES(0)))
+BODY(sum_second, kn_sum(in[0], .axes = KN_AXES(1)))
+BODY(sum_third, kn_sum(in[0], .axes = KN_AXES(2)))
+BODY(turned_021, kn_contiguous(kn_permute(in[0], (int[]){0, 2, 1}, 3)))
+BODY(turned_201, kn_contiguous(kn_permute(in[0], (int[]){2, 0, 1}, 3)))
+BODY(turned_120, kn_contiguous(kn_permute(in[0], (int[]){1, 2, 0}, 3)))
+BODY(least_places_columns, kn_argmin(in[0], 0))
+BODY(count_larger, kn_sum(kn_cast(kn_ge(in[0], in[1]), KN_I32)))
+BODY(equal_rows, kn_min(kn_eq(in[0], in[1]), .axes = KN_AXES(1)))
+BODY(differing_bits, kn_xor(in[0], in[1]))
+BODY(but_not, kn_and(in[0], kn_not(in[1])))
+BODY(cube, kn_pow_s(in[0], 3))
+BODY(power_of_3_2, kn_pow_s(in[0], 1.5))
+BODY(log2_of, kn_log2(kn_add_s(in[0], 1)))
+BODY(exp2_of, kn_exp2(in[0]))
+BODY(bell, kn_exp(kn_neg(kn_mul_s(kn_square(in[0]), .5))))
+BODY(noisy, kn_add(kn_randn(kn, (kn_dim[]){512, 512}, 2), in[0]))
+BODY(plus_arange, kn_add(in[0], kn_reshape(kn_arange(kn, 0, 512, 1, KN_F32), (kn_dim[]){1, 512}, 2)))
+BODY(plus_eye, kn_add(in[0], kn_eye(kn, 512, KN_F32)))
+BODY(bits_in_common, kn_bitcast(kn_and(kn_bitcast(in[0], KN_I32), kn_bitcast(in[1], KN_I32)), KN_F32))
+BODY(halved_pictures, kn_avg_pool2d(in[0], .kernel = {2, 2}))
+BODY(mean_of_pictures, kn_mean(in[0], .axes = KN_AXES(2, 3)))
+BODY(biased_channels, kn_relu(kn_add(in[0], in[1])))
+BODY(outer_of_rows, kn_mul(kn_unsqueeze(in[0], 2), kn_unsqueeze(in[1], 1)))
+BODY(logsumexp_columns, kn_log(kn_sum(kn_exp(in[0]), .axes = KN_AXES(0))))
+BODY(one_hot_100, kn_one_hot(in[0], 100, KN_F32))
+BODY(less_the_largest, kn_sub(in[0], kn_max(in[0], .axes = KN_AXES(1), .keep = 1)))
+BODY(sgd, kn_sub(in[0], kn_mul_s(kn_add(kn_mul_s(in[1], .9), in[2]), .01)))
+BODY(clipped_norm, kn_mul(in[0], kn_minimum_s(kn_rdiv_s(kn_add_s(kn_sqrt(kn_sum(kn_square(in[0]))), 1e-6), 1), 1)))
+BODY(conv_flat, kn_conv2d(in[0], in[1], NULL, .padding = {0, 4}))
+BODY(conv_inside, kn_conv2d(in[0], in[1], NULL))
+
 static kn_tensor *attention(kn_context *kn, kn_tensor *const in[]) {
     (void)kn;
     return kn_matmul(kn_softmax(kn_mul_s(kn_matmul(in[0], kn_transpose(in[1], 1, 2)), 0.125), 2), in[2]);
@@ -511,6 +597,114 @@ static const struct {
     {"matmul f64 100", matmul, {T(KN_F64, 100, 100), T(KN_F64, 100, 100)}},
     {"matmul 1000x10", matmul, {F(1000, 256), F(256, 10)}},
     {"attention 4x256x32", attention, {F(4, 256, 32), F(4, 256, 32), F(4, 256, 32)}},
+    {"logsumexp", logsumexp, {F(512, 512)}},
+    {"logsumexp cols", logsumexp_columns, {F(512, 512)}},
+    {"std rows", std_rows, {F(512, 512)}},
+    {"std cols", std_columns, {F(512, 512)}},
+    {"std rows f64", std_rows, {T(KN_F64, 512, 512)}},
+    {"std cols f64", std_columns, {T(KN_F64, 512, 512)}},
+    {"huber", huber, {F(512, 512), F(512, 512)}},
+    {"mse", square_error, {F(512, 512), F(512, 512)}},
+    {"mse f64", square_error, {T(KN_F64, 512, 512), T(KN_F64, 512, 512)}},
+    {"dot 1M", dot, {F(MEGA), F(MEGA)}},
+    {"dot f64", dot, {T(KN_F64, 512, 512), T(KN_F64, 512, 512)}},
+    {"dot i32", dot, {N(KN_I32, 9, 512, 512), N(KN_I32, 9, 512, 512)}},
+    {"dot i64", dot, {N(KN_I64, 9, 512, 512), N(KN_I64, 9, 512, 512)}},
+    {"cosine sim", cosine_of_rows, {F(512, 512), F(512, 512)}},
+    {"lerp", between, {F(512, 512), F(512, 512), F(512, 512)}},
+    {"hypot", hypotenuse, {F(512, 512), F(512, 512)}},
+    {"leaky", leaky, {F(512, 512)}},
+    {"elu", elu, {F(512, 512)}},
+    {"mish", mish, {F(512, 512)}},
+    {"roll", rolled, {F(512, 512)}},
+    {"cat3 cols", joined_3, {F(512, 100), F(512, 200), F(512, 212)}},
+    {"cat3 rows", joined_3_rows, {F(100, 512), F(200, 512), F(212, 512)}},
+    {"stack 1", stacked_1, {F(512, 512), F(512, 512)}},
+    {"stack 2", stacked_2, {F(512, 512), F(512, 512)}},
+    {"upsample", doubled, {F(16, 32, 32)}},
+    {"evens", evens, {F(512, 512)}},
+    {"evens f64", evens, {T(KN_F64, 512, 512)}},
+    {"evens i16", evens, {N(KN_I16, 9, 512, 512)}},
+    {"evens u8", evens, {N(KN_U8, 9, 512, 512)}},
+    {"rgb to grey", grey, {N(KN_U8, 255, 256, 256, 3), F(3)}},
+    {"hwc to chw", planes, {N(KN_U8, 255, 256, 256, 3)}},
+    {"chw to hwc", pixels, {F(3, 256, 256)}},
+    {"normalise img", whitened, {F(3, 256, 256), F(3, 1, 1), F(3, 1, 1)}},
+    {"floordiv i32", quotients, {N(KN_I32, 999, 512, 512), N(KN_I32, 9, 512, 1)}},
+    {"mod u32", rests, {N(KN_U32, 999, 512, 512), N(KN_U32, 9, 512, 512)}},
+    {"floor x/3", floored_third, {F(512, 512)}},
+    {"bce", binary_entropy, {F(512, 512), F(512, 512)}},
+    {"kl", divergence, {F(512, 512), F(512, 512)}},
+    {"gru gate", gate_of_gru, {F(512, 512), F(512, 512), F(512, 512)}},
+    {"glu", glu, {F(512, 512)}},
+    {"swiglu", swiglu, {F(64, 256), F(256, 256), F(256, 256)}},
+    {"masked softmax", masked_softmax, {F(512, 512), N(KN_BOOL, 1, 512, 512)}},
+    {"cumprod", prefix_product, {F(512, 512)}},
+    {"diff", differences, {F(512, 512)}},
+    {"laplace", laplace, {F(512, 512)}},
+    {"max axis 1 of 3", max_middle, {F(64, 64, 64)}},
+    {"mean 12", mean_planes, {F(64, 64, 64)}},
+    {"mean 02", mean_channels, {F(64, 64, 64)}},
+    {"sum 0 of 3", sum_first, {F(64, 64, 64)}},
+    {"sum 1 of 3", sum_second, {F(64, 64, 64)}},
+    {"sum 2 of 3", sum_third, {F(64, 64, 64)}},
+    {"sum 2 short", sum_third, {F(256, 256, 3)}},
+    {"sum 2 of 7", sum_third, {F(256, 128, 7)}},
+    {"sum 1 short", sum_second, {F(256, 3, 256)}},
+    {"perm 021", turned_021, {F(64, 64, 64)}},
+    {"perm 201", turned_201, {F(64, 64, 64)}},
+    {"perm 120", turned_120, {F(64, 64, 64)}},
+    {"perm 021 f64", turned_021, {T(KN_F64, 64, 64, 64)}},
+    {"perm 021 i16", turned_021, {N(KN_I16, 9, 64, 64, 64)}},
+    {"perm 021 u8", turned_021, {N(KN_U8, 9, 64, 64, 64)}},
+    {"perm 021 short", turned_021, {F(1024, 64, 3)}},
+    {"argmin cols", least_places_columns, {F(512, 512)}},
+    {"count a>=b", count_larger, {F(512, 512), F(512, 512)}},
+    {"equal rows", equal_rows, {N(KN_I32, 2, 512, 512), N(KN_I32, 2, 512, 512)}},
+    {"equal rows u8", equal_rows, {N(KN_U8, 2, 512, 512), N(KN_U8, 2, 512, 512)}},
+    {"xor i32", differing_bits, {N(KN_I32, 99, 512, 512), N(KN_I32, 99, 512, 512)}},
+    {"xor u8 1M", differing_bits, {N(KN_U8, 99, MEGA), N(KN_U8, 99, MEGA)}},
+    {"and not bool", but_not, {N(KN_BOOL, 1, MEGA), N(KN_BOOL, 1, MEGA)}},
+    {"x^3", cube, {F(512, 512)}},
+    {"x^1.5", power_of_3_2, {F(512, 512)}},
+    {"log2", log2_of, {F(512, 512)}},
+    {"exp2", exp2_of, {F(512, 512)}},
+    {"gauss", bell, {F(512, 512)}},
+    {"randn", noisy, {F(512, 512)}},
+    {"arange add", plus_arange, {F(512, 512)}},
+    {"eye add", plus_eye, {F(512, 512)}},
+    {"bitcast and", bits_in_common, {F(512, 512), F(512, 512)}},
+    {"avg pool 2", halved_pictures, {F(32, 16, 28, 28)}},
+    {"global pool", mean_of_pictures, {F(32, 64, 14, 14)}},
+    {"bias4", biased_channels, {F(8, 64, 28, 28), F(1, 64, 1, 1)}},
+    {"outer3", outer_of_rows, {F(64, 64), F(64, 64)}},
+    {"scatter rows", scatter, {F(1000, 64), N(KN_I32, 999, 512), F(512, 64)}},
+    {"one hot 100", one_hot_100, {N(KN_I32, 99, 4096)}},
+    {"x - max", less_the_largest, {F(512, 512)}},
+    {"sgd", sgd, {F(512, 512), F(512, 512), F(512, 512)}},
+    {"clip norm", clipped_norm, {F(512, 512)}},
+    {"conv 1x9", conv_flat, {F(8, 16, 28, 28), F(16, 16, 1, 9)}},
+    {"conv valid", conv_inside, {F(8, 16, 28, 28), F(32, 16, 3, 3)}},
+    {"conv 7x7", conv_inside, {F(2, 3, 64, 64), F(16, 3, 7, 7)}},
+    {"conv 4x4", conv_inside, {F(4, 8, 32, 32), F(8, 8, 4, 4)}},
+    {"mm 17x300x200", matmul, {F(17, 300), F(300, 200)}},
+    {"mm 1000x3x1000", matmul, {F(1000, 3), F(3, 1000)}},
+    {"mm 500x500x5", matmul, {F(500, 500), F(500, 5)}},
+    {"mm 5x500x500", matmul, {F(5, 500), F(500, 500)}},
+    {"mm 255", matmul, {F(255, 255), F(255, 255)}},
+    {"mm f64 63", matmul, {T(KN_F64, 63, 200), T(KN_F64, 200, 77)}},
+    {"mm nt 100x64x100", matmul_nt, {F(100, 64), F(100, 64)}},
+    {"mm tn 300", matmul_tn, {F(300, 100), F(300, 150)}},
+    {"mm i64 100", matmul, {N(KN_I64, 9, 100, 100), N(KN_I64, 9, 100, 100)}},
+    {"mm u8 128", matmul, {N(KN_U8, 9, 128, 128), N(KN_U8, 9, 128, 128)}},
+    {"mm batch 12x64", matmul, {F(12, 64, 64), F(12, 64, 64)}},
+    {"mm batch nt 12", matmul_batch_nt, {F(12, 128, 32), F(12, 128, 32)}},
+    {"flip u8 4M", flipped, {N(KN_U8, 9, 2048, 2048)}},
+    {"flip i16", flipped, {N(KN_I16, 9, 1024, 1024)}},
+    {"gather u8 8x", gather, {N(KN_U8, 99, 1000, 64), N(KN_I32, 999, 16384)}},
+    {"repeat lanes x", repeated_lanes, {F(256, 256)}},
+    {"diff u8", differences, {N(KN_U8, 9, 512, 512)}},
+    {"a*b u8 4M", times, {N(KN_U8, 9, 2048, 2048), N(KN_U8, 9, 2048, 2048)}},
 };
 
 #endif
