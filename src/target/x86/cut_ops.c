@@ -96,8 +96,18 @@ bool kx_has_form(const kx_cut *c, kn_ref n) {
 
 /* ---- instructions ---------------------------------------------------------------------------------------------- */
 
+/* Of bools with a constant: that, or the other. */
+static kn_ref co_known_bool(const kn_graph *g, int op, const kn_ref *src) {
+    bool any = op == KN_OP_OR || op == KN_OP_MAX || op == KN_OP_ADD;
+    bool all = op == KN_OP_AND || op == KN_OP_MIN || op == KN_OP_MUL;
+    for (int k = 0; k < 2 && (any || all); k++)
+        if (kg_op(g, src[k]) == KN_OP_CONST) return src[(kg_const_int(g, src[k]) != 0) == any ? k : 1 - k];
+    return 0;
+}
+
 /* What an op leaves as it is: parts of counters are often 0. */
 static kn_ref co_neutral(const kn_graph *g, int op, int dtype, const kn_ref *src, int n) {
+    if (n == 2 && dtype == KN_BOOL && kg_dtype(g, src[0]) == KN_BOOL) return co_known_bool(g, op, src);
     bool either = op == KN_OP_ADD || op == KN_OP_OR || op == KN_OP_XOR;
     if (n != 2 || !kn_is_int(dtype) || (!either && op != KN_OP_SUB && op != KN_OP_SHL && op != KN_OP_SHR)) return 0;
     for (int k = 0; k < 1 + either; k++)
