@@ -376,7 +376,7 @@ static void powers_sampled(void) {
     powers(12);
 }
 static void powers_sampled_f64(void) {
-    powers_f64(8);
+    powers_f64(4);
 }
 
 int main(int argc, char **argv) {

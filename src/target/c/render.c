@@ -28,7 +28,7 @@ typedef struct kc_out {
     kn_str         *s;
     kn_fault       *f;
     uint8_t        *needed;
-    int             indent;
+    int             indent, most; /* lanes of a cell */
     bool            failed;
 } kc_out;
 
@@ -61,7 +61,7 @@ static bool cut(kc_out *c, kn_ref n, kc_tile *t) {
     for (int i = 0; i < rank; i++) t->dims[i] = dims[i];
     for (int i = 0; i + 1 < rank; i++) t->rows *= dims[i];
     for (int64_t at = 0; at < t->lanes;) {
-        int w = LANE_MAX;
+        int w = c->most;
         while (w > t->lanes - at) w /= 2;
         if (t->nchunk == KN_COUNT(t->start)) return c_fail(c, n, "a tile is too wide"), false;
         t->start[t->nchunk]   = (int)at;
@@ -791,11 +791,23 @@ static KN_RARE void comment(kc_out *c, kn_ref x, uint32_t *said) {
     kn_str_free(&s);
 }
 
+/* gcc does a comparison of vectors wider than 64 bytes lane by lane: kernels that compare lanes of 8 bytes have cells
+ * of half as many. */
+static int most_lanes(const kn_graph *g, const kn_ref *list, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        int rank, op = kg_op(g, list[i]), dt = kg_dtype(g, list[i]);
+        if (kn_ops[op].cls != KN_CLS_BINARY || (dt != KN_BOOL && op != KN_OP_MAX && op != KN_OP_MIN)) continue;
+        int of = kg_dtype(g, kg_at(g, list[i], 0));
+        if (of != KN_INDEX && kn_dsize(of) == 8 && (kg_shape(g, list[i], &rank), rank > 0)) return LANE_MAX / 2;
+    }
+    return LANE_MAX;
+}
+
 static bool render_text(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *chunks, kn_str *out,
                         kn_fault *f) {
     uint32_t      n     = kg_nsrc(g, linear);
     const kn_ref *list  = kg_src(g, linear);
-    kc_out        c     = {.g = g, .s = out, .f = f, .indent = 1};
+    kc_out        c     = {.g = g, .s = out, .f = f, .indent = 1, .most = most_lanes(g, list, n)};
     size_t        size  = kg_count(g);
     bool          shared = false;
     int           depth = 0;
