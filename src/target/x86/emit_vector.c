@@ -480,8 +480,11 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         kx_done(e, n, d);
         return;
     }
-    int        v    = kx_get(e, x, from, e->v2, n);
+    kx_rm      mem  = {.mem = false};
+    bool       once = e->p->value[x].folded; /* pl_converts */
     kx_form_id form = KX_NOTHING;
+    int        v    = once ? -1 : kx_get(e, x, from, e->v2, n);
+    if (once) mem = kx_vec_rm(e, x, from, false, n);
     if (fd && fs) {
         form = ds > ss ? KX_VCVTPS2PD : ds < ss ? KX_VCVTPD2PS : KX_NOTHING;
     } else if (fd) {
@@ -507,7 +510,9 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         kx_refused(e, n, "no conversion of lanes");
         return;
     }
-    if (form)
+    if (form && mem.mem)
+        en_put_rm(e, kx_i2(form, most, d, KX_IN_MEM), &mem);
+    else if (form)
         kx_put(e, kx_i2(form, most, d, v));
     else
         kx_move_vec(e, d, v, bytes);

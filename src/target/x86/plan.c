@@ -337,19 +337,32 @@ static bool pl_plain_load(const kx_plan *p, kn_ref n) {
     return a.step == 1 && !a.places;
 }
 
+/* Lanes that one instruction converts on their way from memory. */
+static bool pl_converts(const kx_plan *p, int dt, int st) {
+    int d = kn_dsize(dt), s = kn_dsize(st);
+    if (dt == KN_BOOL || st == KN_BOOL || dt == KN_INDEX || st == KN_INDEX) return false;
+    if (kn_is_float(dt) && kn_is_float(st)) return d >= 4 && s >= 4 && d != s;
+    if (kn_is_float(dt)) return d >= 4 && s >= 4 && (p->avx512 || st == KN_I32);
+    return !kn_is_float(st) && d > s;
+}
+
 /* The operand of n that may be memory. */
 static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     const kn_graph *g  = p->g;
     int             dt = kg_dtype(g, n), op = kx_op(g, n), st = kg_dtype(g, kg_at(g, n, 0));
     bool            fl = kn_is_float(dt) && kn_dsize(dt) >= 4, lanes = kx_is_lanes(g, n);
     if (kg_op(g, n) != KN_OP_INS) return 0;
-    if (op == KN_OP_CAST)
-        return lanes && !kx_is_lanes(g, kg_at(g, n, 0)) && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
+    if (op == KN_OP_CAST && lanes && kx_is_lanes(g, kg_at(g, n, 0))) return pl_converts(p, dt, st);
+    if (op == KN_OP_CAST) return lanes && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
     if (kn_is_int(dt) && !lanes) return 0;
+    bool ints = lanes && kn_is_int(dt) && dt != KN_BOOL;
     switch (op) {
+    case KN_OP_MUL: return (fl || (ints && kn_dsize(dt) == 4)) && k == 1;
     case KN_OP_ADD:
-    case KN_OP_MUL: return (fl || (lanes && kn_is_int(dt) && kn_dsize(dt) == 4)) && k == 1;
-    case KN_OP_SUB:
+    case KN_OP_SUB: return (fl || ints) && k == 1;
+    case KN_OP_AND:
+    case KN_OP_OR:
+    case KN_OP_XOR: return ints && k == 1 && !p->value[n].turned;
     case KN_OP_DIV: return fl && k == 1;
     case KN_OP_MULACC: return fl && k == 1;
     default: return 0;
@@ -372,7 +385,8 @@ static void pl_fold_loads(kx_plan *p) {
             kn_ref s = kg_at(g, x, k), l = s;
             if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at) continue;
             if (p->value[s].uses != 1 && (p->value[s].uses > 2 || p->value[s].spread != p->value[s].uses)) continue;
-            bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && p->value[kg_at(g, s, 0)].folded;
+            bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
+                           p->value[kg_at(g, s, 0)].folded;
             if (repeats && !p->avx512) continue;
             if (!repeats && !pl_plain_load(p, l)) continue;
             if (p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
