@@ -297,16 +297,37 @@ static void take_results(const corpus_case *c, const kn_value *value, kn_value *
     }
 }
 
+enum { BODIES = 64 };
+
+/* The program, and behind it what functions that are kept compute inside; how many. 0: no memory. */
+static int with_bodies(kn_graph *g, kn_ref *all) {
+    kn_ref  *node;
+    uint32_t n;
+    int      m = 1;
+    for (int k = 0; k < m; k++) {
+        if (!kg_reach_own(g, &all[k], 1, &node, &n)) return 0;
+        for (uint32_t i = 0; i < n && m; i++) {
+            kn_ref body = kg_is_kept(g, node[i]) ? kg_at(g, node[i], 0) : 0;
+            for (uint32_t r = 0; body && r < kg_nsrc(g, body) && m && m < BODIES; r++)
+                if (!(all[m++] = kg_inline(g, node[i], kg_at(g, body, r), NULL))) m = 0;
+        }
+        kn_free(kg_alloc(g), node, n * sizeof *node);
+        if (!m) return 0;
+    }
+    return m;
+}
+
 bool corpus_judge(corpus_case *c, kn_value *result, int *nresult, char *why, size_t cap) {
     kn_graph *g = c->now;
     uint32_t  n;
-    kn_ref   *node;
+    kn_ref   *node, all[BODIES] = {c->now_root};
+    int       bodies = with_bodies(g, all);
     *nresult = 0;
-    if (!kg_reach_own(g, &c->now_root, 1, &node, &n)) return snprintf(why, cap, "out of memory"), false;
+    if (!bodies || !kg_reach_own(g, all, bodies, &node, &n)) return snprintf(why, cap, "out of memory"), false;
     kn_ref   *src = calloc(n, sizeof *src);
-    kn_value *value = calloc((size_t)c->now_root + 1, sizeof *value), *out = calloc(n, sizeof *out);
-    double   *rough = calloc((size_t)c->now_root + 1, sizeof *rough);
-    c->exact        = calloc((size_t)c->now_root + 1, 1);
+    kn_value *value = calloc(kg_count(g), sizeof *value), *out = calloc(n, sizeof *out);
+    double   *rough = calloc(kg_count(g), sizeof *rough);
+    c->exact        = calloc(kg_count(g), 1);
     judge    j      = {c, value, c->exact, rough};
     kn_fault f      = {0};
     int      count = 0, got;

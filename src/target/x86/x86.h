@@ -9,9 +9,11 @@ enum { KX_SCALAR = 1, KX_AVX2, KX_AVX512 }; /* kt_choice.level */
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
-/* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
 /* Slots of the LOCAL buffers that Select adds, from here on: lanes by way of memory. */
 #define KX_LOCALS ((int64_t)1 << 40)
+/* Bytes and words are shuffled into sixteen bytes of a register if they lie within so many (emit_narrow.c). */
+enum { KX_NEAR = 64 };
+/* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
 bool kx_divides_lanes(int dtype, int64_t by);
 /* Render (emit.c). */
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f);
