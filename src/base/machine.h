@@ -20,6 +20,7 @@ typedef struct kn_machine {
     int64_t vector_bytes, vector_registers;
     int64_t alu_per_cycle, fma_per_cycle; /* vector operations; loads of an FMA's operands keep up */
     int64_t launch_ps;                    /* of a kernel */
+    bool    masks; /* lanes are read under a gate as one: not what the CPU, but what a target makes of it */
 } kn_machine;
 
 /* "avx512" "avx2" "sse2" "neon": fixed tables, on any machine. NULL: there is none of that name. */

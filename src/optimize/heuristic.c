@@ -21,6 +21,8 @@ typedef struct ko_view {
     kn_nest   *nest;
     ko_access *access;
     int        naccess;
+    kn_ref     gate[8]; /* of LOADs, as many as there is room for */
+    int        ngate;
     const kn_machine *machine;
     int        narrow; /* ko_choose's */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
@@ -65,6 +67,8 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     for (uint32_t i = 0; i < n; i++) {
         kn_ref x = order[i];
         count += kg_op(v->g, x) == KN_OP_INDEX;
+        if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
+            v->gate[v->ngate++] = kg_at(v->g, x, 2);
         /* What makes values, not numbers of elements: those are mostly the same for all lanes. */
         for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
             widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
@@ -335,6 +339,16 @@ static int find_row(const ko_view *v, int lane) {
     return row;
 }
 
+/* A short row of parts that gates tell from one another: lanes of all of it know on which side they are. */
+static bool row_of_parts(const ko_view *v, int lane) {
+    int64_t e = v->nest->origin[lane].extent;
+    if (!v->machine->masks || v->outputs < v->nest->norigin || v->narrow) return false;
+    if (e > 4 * v->wide || e % v->lanes) return false;
+    for (int k = 0; k < v->ngate; k++)
+        if (kg_depends(v->g, v->gate[k], v->nest->origin[lane].range)) return true;
+    return false;
+}
+
 static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -348,6 +362,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
         if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
+    if (row < 0 && row_of_parts(v, lane)) w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
     if (row >= 0) panels(v, lane, row, w, opts, n, cap);

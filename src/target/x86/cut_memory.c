@@ -282,6 +282,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         bool known = kg_op(g, alt) == KN_OP_CONST;
         alt        = known ? kg_int(g, dt, kg_const_int(g, alt)) : kx_node(c, KN_OP_CAST, dt, w, &alt, 1);
     }
+    if (kg_op(g, gt) == KN_OP_CONST) return kg_const_int(g, gt) ? kg_load(g, place) : alt; /* of all these lanes */
     return kg_load_gated(g, place, alt, gt);
 }
 

@@ -116,6 +116,21 @@ static kn_ref co_neutral(const kn_graph *g, int op, int dtype, const kn_ref *src
     return 0;
 }
 
+/* Lane numbers from `low` to `high`: what a comparison of them with a constant is for all of them. 0: not the same. */
+static kn_ref co_compare_lanes(kx_cut *c, int op, int lanes, const kn_ref *src) {
+    const kn_graph *g = c->g;
+    for (uint32_t k = 0; k < 2 && (op == KN_OP_CMPLT || op == KN_OP_CMPGT); k++) {
+        kn_ref x = src[k], by = src[1 - k], n = kg_op(g, x) == KN_OP_INS ? kg_at(g, x, 0) : 0;
+        if (!n || kg_op(g, by) != KN_OP_CONST || kg_field(g, x, KN_F_INS_op) != KN_OP_CAST) continue;
+        if (kg_op(g, n) != KN_OP_ADD || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) continue; /* first + 0.. */
+        int64_t low = kg_const_int(g, kg_at(g, n, 1)), high = low + lanes - 1, to = kg_const_int(g, by);
+        bool    below = (op == KN_OP_CMPLT) == (k == 0); /* is x less? */
+        if (below ? high < to : low > to) return kg_int(c->g, KN_BOOL, 1);
+        if (below ? low >= to : high <= to) return kg_int(c->g, KN_BOOL, 0);
+    }
+    return 0;
+}
+
 /* Is x + a constant the constant `by`? Rather: is x what is left of that. Sums of indices wrap as the constants do. */
 static bool co_compare_rest(const kx_cut *c, int op, const kn_ref *src, int64_t *rest) {
     const kn_graph *g = c->g;
@@ -140,6 +155,9 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
     bool   spread = lanes && op == KN_OP_CAST && kg_dtype(c->g, src[0]) == dtype;
     kn_ref known  = spread ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n);
     if (!known) known = co_neutral(c->g, op, dtype, src, n);
+    if (!known && lanes && n == 2 && dtype == KN_BOOL) known = co_compare_lanes(c, op, lanes, src);
+    if (!known && op == KN_OP_WHERE && kg_op(c->g, src[0]) == KN_OP_CONST)
+        known = src[kg_const_int(c->g, src[0]) ? 1 : 2];
     if (known) return known;
     kn_ref  held[3];
     int64_t rest;
