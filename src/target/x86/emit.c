@@ -484,8 +484,11 @@ static void em_set_aside(kx_writer *e, const kx_move *m) {
                               v->slot));
 }
 
-/* What has to be done before the item at that place. */
+/* What has to be done before the item at that place. A scalar that is made again in rax is there for what repeats it
+ * alone: it is where it was, behind that. */
 static void em_make_moves(kx_writer *e, uint32_t at) {
+    struct { kx_value *value; int reg; } was[4];
+    int passing = 0;
     for (; e->moves < e->p->nmove && e->p->move[e->moves].at <= at; e->moves++) {
         const kx_move *m    = &e->p->move[e->moves];
         kx_value      *v    = &e->p->value[m->value];
@@ -507,6 +510,11 @@ static void em_make_moves(kx_writer *e, uint32_t at) {
         if (m->way == KX_AGAIN) {
             em_list_node(e, m->value);
             em_emit_value(e, m->value);
+            if (v->bank == KX_BANK_GP && m->reg == KX_RAX && passing < KN_COUNT(was)) {
+                was[passing].value = v;
+                was[passing++].reg = from;
+            } else
+                for (; passing; passing--) was[passing - 1].value->reg = (int8_t)was[passing - 1].reg;
         }
         if (m->way != KX_OVER) continue;
         kx_put(e, v->bank == KX_BANK_GP    ? kx_i2(KX_MOV, 8, m->reg, from)
