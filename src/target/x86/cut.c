@@ -99,9 +99,7 @@ static bool ct_compares(const kx_cut *c, kn_ref scalar, int lanes) {
     const kn_graph *g = c->g;
     if (kg_op(g, scalar) != KN_OP_INS || kg_dtype(g, scalar) != KN_BOOL || kg_nsrc(g, scalar) != 2) return false;
     int op = (int)kg_field(g, scalar, KN_F_INS_op), dt = kg_dtype(g, kg_at(g, scalar, 0));
-    bool compares = op == KN_OP_CMPLT || op == KN_OP_CMPGT || op == KN_OP_CMPLE || op == KN_OP_CMPGE ||
-                    op == KN_OP_CMPEQ || op == KN_OP_CMPNE;
-    return compares && (dt == KN_I32 || dt == KN_F32) && lanes * 4 <= (c->avx512 ? 64 : 32);
+    return kx_compares(op) && (dt == KN_I32 || dt == KN_F32) && lanes * 4 <= (c->avx512 ? 64 : 32);
 }
 
 kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes) {

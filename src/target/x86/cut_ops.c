@@ -43,10 +43,7 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     if (st == KN_INDEX) st = c->index;
     if (op == KN_OP_CAST) return co_cast_form(c, dt, st);
     if (op == KN_OP_BITCAST) return kn_dsize(st) == size && (!fl || size >= 4) && (!kn_is_float(st) || size >= 4);
-    if (dt == KN_BOOL && op >= KN_OP_CMPLT && kn_ops[op].cls == KN_CLS_BINARY &&
-        (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
-         op == KN_OP_CMPEQ))
-        return co_compare_form(op, st);
+    if (kx_compares(op)) return co_compare_form(op, st);
     if (dt == KN_BOOL) {
         return op == KN_OP_AND || op == KN_OP_OR || op == KN_OP_XOR || op == KN_OP_NOT || op == KN_OP_ADD ||
                op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN;

@@ -362,10 +362,12 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
 static void em_hold(kx_writer *e, kn_ref n, int reg) {
     int      size, bytes = e->avx512 ? 64 : 32;
     uint64_t bits = kx_lane_bits(e, n, &size);
-    if (size < 4 || !bits) {
-        kx_rm rm = {.mem = true, .at = em_at_label(kx_pool_lanes(e, bits, size, bytes))};
-        kx_put(e, bits ? kx_with(kx_i2(KX_VMOVUPS, bytes, reg, KX_IN_MEM), &rm)
-                       : kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, reg, reg, reg));
+    if (!bits) {
+        kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, reg, reg, reg));
+        return;
+    }
+    if (size < 4) {
+        kx_load_bits(e, reg, bytes, em_at_label(kx_pool_lanes(e, bits, size, bytes)));
         return;
     }
     kx_rm rm = {.mem = true, .at = em_at_label(kx_pool(e, &bits, (size_t)size))};

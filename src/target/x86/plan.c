@@ -34,10 +34,8 @@ kn_ref kx_root_of(const kn_graph *g, kn_ref n) {
 }
 
 bool kx_compares_integers(const kn_graph *g, kn_ref n) {
-    int op = kx_op(g, n);
-    bool compares = op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE ||
-                    op == KN_OP_CMPLE || op == KN_OP_CMPEQ;
-    return compares && kg_op(g, n) == KN_OP_INS && !kx_is_lanes(g, n) && !kn_is_float(kg_dtype(g, kg_at(g, n, 0)));
+    return kg_op(g, n) == KN_OP_INS && kx_compares(kx_op(g, n)) && !kx_is_lanes(g, n) &&
+           !kn_is_float(kg_dtype(g, kg_at(g, n, 0)));
 }
 
 bool kx_is_place(const kn_graph *g, kn_ref n) {
@@ -399,9 +397,7 @@ static void pl_fold_loads(kx_plan *p) {
 
 static bool pl_compares(const kn_graph *g, kn_ref n) { /* lanes, to a mask */
     int op = kg_op(g, n) == KN_OP_INS ? kx_op(g, n) : KN_OP_INVALID;
-    return (op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
-            op == KN_OP_CMPEQ) &&
-           kx_is_lanes(g, n) && kg_dtype(g, kg_at(g, n, 0)) != KN_BOOL;
+    return kx_compares(op) && kx_is_lanes(g, n) && kg_dtype(g, kg_at(g, n, 0)) != KN_BOOL;
 }
 
 /* AVX-512 compares under a mask: a comparison of one use stands in its AND. */

@@ -6,6 +6,11 @@
 
 enum { KX_SCALAR = 1, KX_AVX2, KX_AVX512 }; /* kt_choice.level */
 
+static inline bool kx_compares(int op) {
+    return op == KN_OP_CMPLT || op == KN_OP_CMPNE || op == KN_OP_CMPGT || op == KN_OP_CMPGE || op == KN_OP_CMPLE ||
+           op == KN_OP_CMPEQ;
+}
+
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
