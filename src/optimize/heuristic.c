@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { TILE_ROWS = 8, NARROW_ROWS = 14 };
+enum { TILE_ROWS = 8, NARROW_ROWS = 14, BLOCK = 8, BLOCK_LEAST = 4 };
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -349,23 +349,45 @@ static bool row_of_parts(const ko_view *v, int lane) {
     return false;
 }
 
+/* The loop that has side by side what lanes read or write far apart; -1: none. */
+static int turned_row(const ko_view *v, int lane) {
+    if (v->outputs < v->nest->norigin) return -1;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], lane);
+        for (int o = 0; o < v->outputs && s != 0 && s != 1 && s != INT64_MAX; o++)
+            if (o != lane && may_be_lane(v, o) && stride_in(v, &v->access[i], o) == 1) return o;
+    }
+    return -1;
+}
+
+/* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has. Bytes go one
+ * by one, more of them in a row. False: registers are too few for one. */
+static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
+    int64_t b = tile_registers(v) < 2 * BLOCK ? BLOCK_LEAST : BLOCK, bytes = v->lanes >= v->machine->vector_bytes;
+    *rows = KN_MIN(b, v->nest->origin[turned].extent);
+    *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
+    return tile_registers(v) >= 2 * b;
+}
+
 static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
-    int            end = -1, at = position(nest, lane, -1);
+    int64_t        rows = 0;
+    int            end = -1, at = position(nest, lane, -1), turned = row < 0 ? turned_row(v, lane) : -1;
+    if (turned >= 0 && block_of(v, lane, turned, &rows, &w)) row = turned;
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     if (at != end) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
     at = position(nest, lane, -1);
     if (row >= 0) {
-        int64_t rows = tile_rows(nest->origin[row].extent, most_rows(v, w));
+        if (!rows) rows = tile_rows(nest->origin[row].extent, most_rows(v, w));
         if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
     if (row < 0 && row_of_parts(v, lane)) w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
-    if (row >= 0) panels(v, lane, row, w, opts, n, cap);
+    if (row >= 0 && row != turned) panels(v, lane, row, w, opts, n, cap);
 }
 
 /* Lanes of the reductions that the output's do not run through. */

@@ -132,6 +132,24 @@ static kn_ref cm_base_and_rest(kn_graph *g, kn_ref x) {
     return rest ? kg_op2(g, KN_OP_ADD, x, kg_idx(g, rest)) : x;
 }
 
+/* Of a plain address: the place of element (row, lane) of the tile, and w - 1 more, so far apart. */
+static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int w,
+                           int64_t step) {
+    kn_graph *g    = c->g;
+    int64_t   at_c = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
+    for (int i = d->rank - 2; i >= 0; i--) {
+        at_c += a->coef[i] * (row % d->dims[i]);
+        row /= d->dims[i];
+    }
+    kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
+    if (w > 1) {
+        kn_ref lanes = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+        if (step != 1) lanes = kg_op2(g, KN_OP_MUL, lanes, kg_idx(g, step));
+        x = kg_op2(g, KN_OP_ADD, x, lanes);
+    }
+    return kg_index(g, a->buffer, &x, 1);
+}
+
 /* Element (row, lane) of the tile, and those of the w - 1 lanes behind it. 0: asked for. */
 static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
                                int w) {
@@ -145,19 +163,7 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
         x = cm_base_and_rest(g, x);
         return kg_index(g, a->buffer, &x, 1);
     }
-    int64_t at_c = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
-    for (int i = d->rank - 2; i >= 0; i--) {
-        at_c += a->coef[i] * (row % d->dims[i]);
-        row /= d->dims[i];
-    }
-    kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
-    if (w > 1) {
-        kn_ref  lanes = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
-        int64_t step  = a->coef[d->rank - 1];
-        if (step != 1) lanes = kg_op2(g, KN_OP_MUL, lanes, kg_idx(g, step));
-        x = kg_op2(g, KN_OP_ADD, x, lanes);
-    }
-    return kg_index(g, a->buffer, &x, 1);
+    return cm_run_place(c, a, d, row, lane, w, w > 1 ? a->coef[d->rank - 1] : 1);
 }
 
 /* ---- loads and stores ------------------------------------------------------------------------------------------ */
@@ -239,6 +245,83 @@ kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64
     return kg_load_gated(g, place, alt, gate);
 }
 
+/* ---- blocks that are turned ------------------------------------------------------------------------------------ */
+
+/* Registers of w lanes are turned by shuffles of two; of bytes, and of words on AVX2, there are none. */
+static bool cm_turns(const kx_cut *c, int dt, int w) {
+    int held = kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
+    return dt != KN_INDEX && dt != KN_BOOL && c->lanes > 1 && w >= 4 && w * held >= 16 && held >= (c->avx512 ? 2 : 4);
+}
+
+/* Rows around `row` that lie side by side in memory, as many as there are lanes: the first, and from each how far the
+ * next is. False: they do not, or are fewer. */
+static bool cm_block(const cm_address *a, const kx_tile *d, int64_t row, int w, int64_t *first, int64_t *next) {
+    *next = 1;
+    for (int i = d->rank - 2; i >= 0; i--) {
+        int64_t at = row / *next % d->dims[i];
+        *first     = row - at % w * *next;
+        if (a->coef[i] == 1 && at - at % w + w <= d->dims[i]) return true;
+        *next *= d->dims[i];
+    }
+    return false;
+}
+
+/* w registers of w lanes: lane k of x[l] becomes lane l of x[k]. Of two registers, one behind the other, the even lanes
+ * make one and the odd lanes the other: the lowest bit of the lane's number becomes a bit of the register's, and that
+ * bit of the register's the highest of the lane's. After all of them each stands where the other did. */
+static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
+    kn_graph *g    = c->g;
+    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+    kn_ref    high = kg_op2(g, KN_OP_ADD, kg_idx(g, w), run), even = kg_op2(g, KN_OP_MUL, run, kg_idx(g, 2));
+    kn_ref    odd = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), even);
+    for (int bit = 1; bit < w; bit *= 2)
+        for (int i = 0; i < w; i++) {
+            if (i & bit) continue;
+            kn_ref both   = kg_buffer(g, c->next_local++, 2 * w, dt, 0, KN_LOCAL);
+            kn_ref put[2] = {kg_store(g, kg_index(g, both, &run, 1), x[i], 0),
+                             kg_store(g, kg_index(g, both, &high, 1), x[i | bit], 0)};
+            kn_ref from = kg_after(g, both, put, 2);
+            x[i]        = kg_load(g, kg_index(g, from, &even, 1));
+            x[i | bit]  = kg_load(g, kg_index(g, from, &odd, 1));
+        }
+    return x[w - 1] != 0;
+}
+
+/* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
+static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+    int     w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(c->g, n);
+    int64_t first, next;
+    kn_ref  x[KN_MAX_LANES];
+    if (!cm_turns(c, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
+    for (int l = 0; l < w; l++)
+        if (!(x[l] = kg_load(c->g, cm_run_place(c, a, d, first, from + l, w, 1)))) return 0;
+    if (!cm_turn(c, dt, x, w)) return 0;
+    for (int k = 0; k < w; k++) c->vec[n][(first + k * next) * d->nchunk + chunk] = x[k];
+    return c->vec[n][row * d->nchunk + chunk];
+}
+
+/* The same of a STORE; *known: it is such a block. */
+static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk,
+                             bool *known) {
+    kn_graph *g = c->g;
+    int       w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
+    int64_t   first, next;
+    kn_ref    x[KN_MAX_LANES];
+    *known = cm_turns(c, kg_dtype(g, kg_at(g, n, 1)), w) && cm_block(a, d, row, w, &first, &next);
+    for (int k = 0; k < w && *known; k++) {
+        if (!(x[k] = kx_operand(c, kg_at(g, n, 1), d, first + k * next, chunk))) return 0;
+        *known = kg_op(g, x[k]) != KN_OP_CONST; /* no register has it */
+    }
+    if (!*known) return 0;
+    if (row != first) return c->vec[n][first * d->nchunk + chunk]; /* has stored all of it */
+    if (!cm_turn(c, kg_dtype(g, x[0]), x, w)) return 0;
+    for (int l = 0; l < w; l++) {
+        kn_ref place = cm_run_place(c, a, d, first, from + l, w, 1);
+        x[l]         = kg_make(g, KN_OP_STORE, 0, kg_node(g, n)->arg, (kn_ref[]){place, x[l]}, 2);
+    }
+    return kg_list(g, KN_OP_GROUP, x, w);
+}
+
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_graph  *g  = c->g;
     kn_ref     at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
@@ -259,6 +342,10 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool run = a.plain &&
                (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
                                          : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
+    if (a.plain && !gate && a.coef[d->rank - 1] != 1) {
+        kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
+        if (x) return x;
+    }
     bool gathers = !a.plain && cm_gathers(c, at, dt, w);
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
@@ -307,8 +394,12 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         if (held != dt && dt == KN_BOOL) x = cm_flags(c, kx_storage(g, place), x, w);
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
-    bool    still = !gate || cm_scalar_lanes(c, gate);
+    bool    still = !gate || cm_scalar_lanes(c, gate), block;
     int64_t step  = w > 1 && a->plain ? a->coef[d->rank - 1] : 0;
+    if (step && step != 1 && !gate) {
+        x = cm_store_block(c, n, a, d, row, ch, &block);
+        if (block) return x;
+    }
     bool    run   = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt, w))
                               : step && still && cm_moves_apart(dt, w, step);
     if (run) {

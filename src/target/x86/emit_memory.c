@@ -473,6 +473,27 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
     kx_done(e, n, d);
 }
 
+/* Every second lane of registers a and b, one behind the other: the even ones, or the odd ones. */
+static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
+    int size = kx_held_size(e->p, kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, place[32];
+    int d = kx_dst(e, n), x = kx_get(e, a, bytes, e->v1, n), y = kx_get(e, b, bytes, e->v2, n);
+    if (size > 2 && (!e->avx512 || bytes == 16)) {
+        kx_put(e, size == 8 ? kx_i3(odd ? KX_VUNPCKHPD : KX_VUNPCKLPD, bytes, d, x, y)
+                            : kx_imm(kx_i4(KX_VSHUFPS, bytes, d, x, y, 0), odd ? 0xdd : 0x88));
+        if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8)); /* halves, each in order */
+        kx_done(e, n, d);
+        return;
+    }
+    static const kx_form_id over_places[] = {[2] = KX_VPERMI2W, [4] = KX_VPERMI2PS, [8] = KX_VPERMI2PD};
+    static const kx_form_id over_lanes[]  = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};
+    for (int l = 0; l < w; l++) place[l] = (2 * l + odd) ^ (d == y && d != x ? w : 0);
+    int at = d == x || d == y ? e->v0 : d;
+    kx_load_bits(e, at, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
+    kx_put(e, at == d ? kx_i3(over_places[size], bytes, d, x, y)
+                      : kx_i3(over_lanes[size], bytes, d, at, d == x ? y : x));
+    kx_done(e, n, d);
+}
+
 void kx_emit_load(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
     kn_ref          at = kg_at(g, n, 0), st = kx_root_of(g, at), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
@@ -494,6 +515,11 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     if (e->p->value[n].part) {
         kx_spot from;
         kx_address_of(g, kg_at(g, e->p->value[n].part, 0), &from);
+        if (e->p->value[n].other) {
+            el_alternate(e, n, kg_at(g, e->p->value[n].part, 1), kg_at(g, e->p->value[n].other, 1),
+                         (int)(spot.disp - from.disp));
+            return;
+        }
         el_part(e, n, kg_at(g, e->p->value[n].part, 1), (int)(spot.disp - from.disp));
         return;
     }

@@ -72,7 +72,7 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
         return;
     }
     if (kg_op(g, lanes) == KN_OP_MUL) a->step = kg_const_int(g, kg_at(g, lanes, 1));
-    if (pl_is_iota(g, t)) return;
+    if (pl_is_lane_number(g, t)) return;
     if (kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_CONST) {
         a->disp = kg_const_int(g, kg_at(g, t, 1));
         t       = kg_at(g, t, 0);
@@ -126,8 +126,9 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         return m;
     }
     if (op == KN_OP_LOAD && p->value[n].part) {
-        out[0] = kg_at(g, p->value[n].part, 1);
-        return 1;
+        out[m++] = kg_at(g, p->value[n].part, 1);
+        if (p->value[n].other) out[m++] = kg_at(g, p->value[n].other, 1);
+        return m;
     }
     if (p->value[n].turned) {
         out[0] = kg_at(g, kg_at(g, n, 0), 0);
@@ -239,8 +240,9 @@ static bool pl_inverts(const kx_plan *p, kn_ref n) {
     return kn_is_float(kg_dtype(g, kg_at(g, c, 0))) || kn_is_float(kg_dtype(g, kg_at(g, c, 1)));
 }
 
-/* Memory of the frame that n accesses, 0 none; where in it, in elements, in the simplest of cases, else -1. */
-static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at) {
+/* Memory of the frame that n accesses, 0 none; where in it, in elements, in the simplest of cases, else -1; every
+ * how-manieth element: 1, or for loads 2. */
+static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at, int64_t *step) {
     kx_spot a;
     int     op = kg_op(p->g, n);
     if (op != KN_OP_LOAD && op != KN_OP_STORE) return 0;
@@ -248,35 +250,57 @@ static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at) {
     if (kg_op(p->g, b) != KN_OP_BUFFER || kg_field(p->g, b, KN_F_BUFFER_space) != KN_LOCAL) return 0;
     kx_address_of(p->g, place, &a);
     bool gate = kg_nsrc(p->g, n) > (op == KN_OP_STORE ? 2 : 1);
-    *at       = gate || a.off || a.places || a.step != 1 ? -1 : a.disp;
+    bool far  = a.step != 1 && (a.step != 2 || op == KN_OP_STORE);
+    *at       = gate || a.off || a.places || far ? -1 : a.disp;
+    *step     = a.step;
     return b;
 }
 
-/* The STORE of buffer b that has all that a load from `at` on takes, made in the same run of the list. Lanes are a half
- * of it, a quarter and so on: no instruction takes others. */
-static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at) {
+/* The STORE of `lanes` elements of buffer b from `at` on, made in the same run of the list as the load. */
+static kn_ref pl_store_at(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t lanes) {
     for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
-        int64_t from, lanes = kg_numel(p->g, load);
-        pl_local(p, s, &from);
+        int64_t from, step;
+        pl_local(p, s, &from, &step);
+        if (from != at || kg_numel(p->g, kg_at(p->g, s, 0)) != lanes) continue;
+        return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
+    }
+    return 0;
+}
+
+/* The STORE of buffer b that has all that a load from `at` on takes, made in the same run of the list. Lanes are a half
+ * of it, a quarter and so on: no instruction takes others. Of every second lane two STOREs, one behind the other. */
+static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
+    int64_t lanes = kg_numel(p->g, load);
+    if (step == 2) {
+        kn_ref s = pl_store_at(p, b, load, at & ~(int64_t)1, lanes);
+        *other   = s ? pl_store_at(p, b, load, (at & ~(int64_t)1) + lanes, lanes) : 0;
+        return *other && lanes >= 4 ? s : 0;
+    }
+    *other = 0;
+    for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
+        int64_t from;
+        pl_local(p, s, &from, &step);
         if (at >= from && at + lanes <= from + kg_numel(p->g, kg_at(p->g, s, 0)) && (at - from) % lanes == 0)
             return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
     }
     return 0;
 }
 
-/* Memory that is filled by whole registers, once each, and read by parts of one: the loads take them from there, and
- * nothing is stored. Not where many lanes are read one by one: memory does that better. */
+/* Memory that is filled by whole registers, once each, and read by parts of one, or by every second lane of two: the
+ * loads take them from there, and nothing is stored. Not where many lanes are read one by one: memory does that better.
+ */
 static void pl_find_parts(kx_plan *p) {
     enum { STORES = 16 };
     const kn_graph *g = p->g;
-    int64_t         at;
+    int64_t         at, step;
+    kn_ref          other;
     for (uint32_t i = 0; i < p->n;
          i++) { /* of each buffer a chain of its STOREs; uses: what is not so simple, and loads */
-        kn_ref x = p->list[i], b = pl_local(p, x, &at);
+        kn_ref x = p->list[i], b = pl_local(p, x, &at, &step);
         if (!b) continue;
         uint32_t *uses = &p->value[b].uses;
         if (kg_op(g, x) == KN_OP_LOAD) {
-            bool ok = at >= 0 && p->value[b].part && *uses < KX_NO_PARTS && pl_store_of(p, b, x, at);
+            bool ok = at >= 0 && p->value[b].part && *uses < KX_NO_PARTS && pl_store_of(p, b, x, at, step, &other);
             *uses   = ok ? *uses + 1 : KX_NO_PARTS;
             if (kg_field(g, b, KN_F_BUFFER_slot) >= KX_LOCALS && *uses > 2) *uses = KX_NO_PARTS;
             continue;
@@ -284,7 +308,7 @@ static void pl_find_parts(kx_plan *p) {
         int m = 0;
         for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
             int64_t from;
-            pl_local(p, s, &from);
+            pl_local(p, s, &from, &step);
             if (at < from + kg_numel(g, kg_at(g, s, 0)) && from < at + kg_numel(g, kg_at(g, x, 0))) m = STORES;
             m++;
         }
@@ -293,12 +317,13 @@ static void pl_find_parts(kx_plan *p) {
         p->value[b].part = x;
     }
     for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_LOAD ? pl_local(p, x, &at) : 0;
+        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_LOAD ? pl_local(p, x, &at, &step) : 0;
         if (!b || p->value[b].uses >= KX_NO_PARTS) continue;
-        p->value[x].part = pl_store_of(p, b, x, at);
+        p->value[x].part  = pl_store_of(p, b, x, at, step, &other);
+        p->value[x].other = other;
     }
     for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_STORE ? pl_local(p, x, &at) : 0;
+        kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_STORE ? pl_local(p, x, &at, &step) : 0;
         if (b && p->value[b].uses >= KX_NO_PARTS) p->value[b].part = 0;
     }
 }

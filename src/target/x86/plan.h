@@ -30,6 +30,7 @@ typedef struct kx_value {
     int8_t   home;        /* of what is moved: its register where the loop opens and behind it, or where it is made */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
+    kn_ref   other; /* LOAD of every second lane of two registers: the STORE of the second of them */
     int32_t  start, end; /* twice the places in the list */
     int32_t  slot;       /* in the frame, -1 none */
     double   weight;
