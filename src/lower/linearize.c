@@ -309,7 +309,6 @@ static bool pair_fits(kl_run_order *o, const int *paired, int n) {
     count_users(o, paired, n, most);
     most[VECTOR] += o->vectors > 16 ? SPARE : 2 * SPARE;
     most[SCALAR] += SPARE;
-    most[MASK] += most[MASK] > 0;
     return !too_many(o, most);
 }
 

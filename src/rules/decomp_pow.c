@@ -47,11 +47,8 @@ static pow_width pow_of(bool wide) {
                               .c      = c32};
 }
 
-static R pow_bits(kn_graph *g, const pow_width *w, R x, int64_t mask) {
-    return xp_as(g, xp_and(g, xp_as(g, x, w->utype), kg_int(g, w->utype, mask)), w->dtype);
-}
 static R pow_lead(kn_graph *g, const pow_width *w, R x) {
-    return pow_bits(g, w, x, w->keep);
+    return xp_as(g, xp_and(g, xp_as(g, x, w->utype), kg_int(g, w->utype, w->keep)), w->dtype);
 }
 
 /* log2 of a positive finite x = m 2^e as *hi + *lo, *hi a leading part. With m = c + d, s = d/(2 c + d) = atanh^-1:
@@ -108,32 +105,25 @@ static R pow_magnitude(kn_graph *g, const pow_width *w, R ax, R y) {
     return kn_decomp_scale(g, xp_if(g, xp_eq(g, all, sum), p, xp_float(g, y, 1)), n);
 }
 
-/* Whether y is whole, and odd. From 2^23 (f64: 2^52) on every float is whole, from twice that on even. */
-static void pow_whole(kn_graph *g, const pow_width *w, R ay, R *whole, R *odd) {
-    R ones = xp_float(g, ay, ldexp(1, w->mbits)), big = kg_op2(g, KN_OP_CMPGE, ay, ones), sum = xp_add(g, ay, ones);
-    R last = xp_and(g, xp_as(g, xp_if(g, big, ay, sum), w->utype), kg_int(g, w->utype, 1));
-    *whole = xp_or(g, big, xp_eq(g, xp_sub(g, sum, ones), ay));
-    *odd   = xp_and(g, xp_and(g, *whole, xp_ne(g, last, kg_int(g, w->utype, 0))),
-                    xp_lt(g, ay, xp_float(g, ay, ldexp(2, w->mbits))));
-}
-
-/* The special cases are those of C (annex F.9.4.4). */
+/* The special cases are those of C (annex F.9.4.4). Of an odd y the half is not whole. */
 kn_ref kn_decomp_pow(kn_rw *rw, kn_ref node) {
-    kn_graph *g   = rw->g;
-    pow_width w   = pow_of(kg_dtype(g, node) == KN_F64);
-    int64_t   top = (int64_t)(UINT64_C(1) << (8 * kn_dsize(w.dtype) - 1));
-    R         x = kg_at(g, node, 0), y = kg_at(g, node, 1), whole, odd;
-    R         ax = pow_bits(g, &w, x, ~top), ay = pow_bits(g, &w, y, ~top), zero = xp_float(g, x, 0);
-    R         one = xp_float(g, x, 1), inf = xp_float(g, x, INFINITY), nan = xp_float(g, x, NAN);
-    R         is0 = xp_eq(g, ax, zero), finite = xp_lt(g, ax, inf);
-    pow_whole(g, &w, ay, &whole, &odd);
-    R r    = pow_magnitude(g, &w, ax, y);
-    R edge = xp_if(g, xp_xor(g, is0, xp_lt(g, y, zero)), zero, inf); /* of 0 and infinity */
-    r      = xp_if(g, xp_or(g, is0, xp_eq(g, ax, inf)), edge, r);
-    R sign = xp_and(g, xp_as(g, x, w.utype), xp_if(g, odd, kg_int(g, w.utype, top), kg_int(g, w.utype, 0)));
-    r      = xp_as(g, xp_xor(g, xp_as(g, r, w.utype), sign), w.dtype);
-    R none = xp_and(g, xp_and(g, xp_lt(g, x, zero), finite), kg_op1(g, KN_OP_NOT, whole));
+    kn_graph *g    = rw->g;
+    pow_width w    = pow_of(kg_dtype(g, node) == KN_F64);
+    uint64_t  sign = UINT64_C(1) << (8 * kn_dsize(w.dtype) - 1);
+    int64_t   top = (int64_t)sign, rest = (int64_t)(sign - 1), most = rest & -(INT64_C(1) << w.mbits); /* infinity */
+    R         x = kg_at(g, node, 0), y = kg_at(g, node, 1), half = xp_mul(g, y, xp_float(g, y, 0.5));
+    R         bits = xp_and(g, xp_as(g, x, w.utype), kg_int(g, w.utype, rest)), ax = xp_as(g, bits, w.dtype);
+    R         one = xp_float(g, x, 1), zero = xp_float(g, x, 0), whole = xp_eq(g, kg_op1(g, KN_OP_TRUNC, y), y);
+    R         odd   = xp_and(g, whole, xp_ne(g, kg_op1(g, KN_OP_TRUNC, half), half));
+    R         below = kg_op2(g, KN_OP_SUB, bits, kg_int(g, w.utype, 1)); /* 0 becomes the highest of all */
+    R         plain = xp_lt(g, below, kg_int(g, w.utype, most - 1));
+    R         r     = pow_magnitude(g, &w, ax, y);
+    R         fades = xp_xor(g, xp_eq(g, ax, zero), xp_lt(g, y, zero)); /* 0 to more than 0, infinity to less */
+    r      = xp_if(g, plain, r, xp_if(g, fades, zero, xp_float(g, x, INFINITY)));
+    R turn = xp_and(g, xp_as(g, x, w.utype), xp_if(g, odd, kg_int(g, w.utype, top), kg_int(g, w.utype, 0)));
+    r      = xp_as(g, xp_xor(g, xp_as(g, r, w.utype), turn), w.dtype);
+    R none = xp_and(g, xp_and(g, xp_lt(g, x, zero), plain), kg_op1(g, KN_OP_NOT, whole));
     none   = xp_or(g, none, xp_or(g, xp_ne(g, x, x), xp_ne(g, y, y)));
-    r      = xp_if(g, none, nan, r);
+    r      = xp_if(g, none, xp_float(g, x, NAN), r);
     return xp_if(g, xp_or(g, xp_eq(g, y, zero), xp_eq(g, x, one)), one, r);
 }

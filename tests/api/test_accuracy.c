@@ -235,7 +235,6 @@ static void no_calls_of(kn_dtype dtype) {
     kn_tensor               *x       = kn_empty(kn, dtype, KN_DIMS(1000));
     for (int i = 0; i <= (int)(sizeof functions / sizeof *functions); i++) {
         bool pow = i == (int)(sizeof functions / sizeof *functions);
-        if (dtype == KN_F64 && !pow && functions[i].build == kn_trunc) continue;
         char      *text = NULL;
         size_t     size = 0;
         FILE      *f    = open_memstream(&text, &size);
@@ -247,6 +246,7 @@ static void no_calls_of(kn_dtype dtype) {
         for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
             char word[32];
             snprintf(word, sizeof word, "__builtin%s", calls[k]);
+            if (dtype == KN_F64 && !strcmp(calls[k], "_trunc")) continue;
             if (!CHECK(strstr(text, word) == NULL)) printf("     %s: %s\n", pow ? "pow" : functions[i].name, word);
         }
         free(text);
