@@ -1,6 +1,7 @@
 /* The same programs by the C target and by the target x86, alternating, in one thread: microseconds of the processor a
  * run (the median of the rounds), the ratio, and milliseconds to lower and compile them; last the geometric mean of the
- * ratios. `bench_target NAME...` runs what one of the names is part of. */
+ * ratios. Each round is in a context of its own, and who comes first takes turns: where buffers lie in the caches,
+ * which can make a third, is then chance for both. `bench_target NAME...` runs what one of the names is part of. */
 #include "target_cases.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 11, TARGETS = 2 };
+enum { ROUNDS = 11, TARGETS = 2, WARM = 2, ROUND_US = 20000 };
 
 /* Of the processor, not of the wall: others may run beside. */
 static double now(void) {
@@ -45,51 +46,56 @@ static int wanted(const char *name, int n, char **names) {
     return n == 0;
 }
 
+/* The program in a context of its own, opened anew: `calls` runs, microseconds each; *each is set if it is 0. */
+static int timed(const program *b, const char *target, kn_runtime *rt, int *calls, double *us, kn_stats *stats) {
+    kn_config   cfg = {.target = target, .runtime = rt, .seed = 3, .size = sizeof cfg};
+    kn_context *kn  = kn_open(&cfg);
+    kn_tensor  *in[INPUTS];
+    int         nin = 0;
+    job         j   = {b->fn};
+    for (; nin < INPUTS && b->in[nin].dims[0]; nin++) in[nin] = made(kn, &b->in[nin]);
+    kn_realize(in, nin);
+    kn_jit *run   = kn_jit_new(kn, step, &j);
+    double  start = 0;
+    for (int c = -WARM; c < (*calls ? *calls : 1); c++) {
+        kn_scope  *s = kn_begin(kn);
+        kn_tensor *out;
+        if (c == 0) start = now();
+        kn_call(run, nin, in, 1, &out);
+        kn_keep(out);
+        if (kn_end(s) != KN_OK) return printf("%s: %s\n", b->name, kn_error(kn)), 0;
+    }
+    *us = (now() - start) * 1e6 / (*calls ? *calls : 1);
+    if (!*calls) *calls = (int)(ROUND_US / *us) + 1;
+    stats->size = sizeof *stats;
+    kn_get_stats(kn, stats);
+    kn_close(kn);
+    return 1;
+}
+
 int main(int argc, char **argv) {
     static const char *const targets[TARGETS] = {"c", "x86"};
     double                   logs             = 0;
     int                      n = 0, slow = 0;
     printf("%-22s %10s %10s %7s %14s\n", "", "c us", "x86 us", "x86/c", "x86 compile ms");
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        kn_context *kn[TARGETS];
-        kn_tensor  *in[TARGETS][INPUTS];
-        int         nin = 0;
-        kn_jit     *run[TARGETS];
-        kn_stats    stats[TARGETS];
+        kn_config   cfg = {.threads = 1, .size = sizeof cfg};
+        kn_stats    stats[TARGETS], later;
         double      took[TARGETS][ROUNDS];
-        job         j = {cases[k].fn};
+        int         calls = 0;
         if (!wanted(cases[k].name, argc - 1, argv + 1)) continue;
-        while (nin < INPUTS && cases[k].in[nin].dims[0]) nin++;
-        for (int t = 0; t < TARGETS; t++) {
-            kn_config cfg = {.target = targets[t], .threads = 1, .seed = 3, .size = sizeof cfg};
-            kn[t]         = kn_open(&cfg);
-            for (int i = 0; i < nin; i++) in[t][i] = made(kn[t], &cases[k].in[i]);
-            kn_realize(in[t], nin);
-            run[t] = kn_jit_new(kn[t], step, &j);
-        }
-        int calls = 1;
-        for (int r = -2; r < ROUNDS; r++)
+        kn_runtime *rt = kn_runtime_new(&cfg);
+        for (int t = 0; t < TARGETS; t++) /* compiles */
+            if (!timed(&cases[k], targets[t], rt, &calls, took[t], &stats[t])) return 1;
+        for (int r = 0; r < ROUNDS; r++)
             for (int t = 0; t < TARGETS; t++) {
-                double start = now();
-                for (int c = 0; c < (r < 0 ? 1 : calls); c++) {
-                    kn_scope  *s = kn_begin(kn[t]);
-                    kn_tensor *out;
-                    kn_call(run[t], nin, in[t], 1, &out);
-                    kn_keep(out);
-                    if (kn_end(s) != KN_OK) return printf("%s: %s\n", cases[k].name, kn_error(kn[t])), 1;
-                }
-                double each = (now() - start) / (r < 0 ? 1 : calls);
-                if (r >= 0) took[t][r] = each;
-                if (r == -1 && t == 0) calls = each < 20e-3 ? (int)(20e-3 / each) + 1 : 1;
+                int at = (r + t) % TARGETS;
+                if (!timed(&cases[k], targets[at], rt, &calls, &took[at][r], &later)) return 1;
             }
-        for (int t = 0; t < TARGETS; t++) {
-            qsort(took[t], ROUNDS, sizeof **took, ascending);
-            stats[t].size = sizeof *stats;
-            kn_get_stats(kn[t], &stats[t]);
-        }
-        double c = took[0][ROUNDS / 2] * 1e6, x = took[1][ROUNDS / 2] * 1e6;
+        kn_runtime_close(rt);
+        for (int t = 0; t < TARGETS; t++) qsort(took[t], ROUNDS, sizeof **took, ascending);
+        double c = took[0][ROUNDS / 2], x = took[1][ROUNDS / 2];
         printf("%-22s %10.1f %10.1f %7.2f %14.2f\n", cases[k].name, c, x, x / c, stats[1].compile_seconds * 1e3);
-        for (int t = 0; t < TARGETS; t++) kn_close(kn[t]);
         logs += log(x / c);
         n++;
         slow += c >= 20 && x > 1.05 * c;

@@ -300,11 +300,13 @@ typedef struct input {
     }
 #define MEGA 1024, 1024
 
-static const struct {
+typedef struct program {
     const char *name;
     body        fn;
     input       in[INPUTS];
-} cases[] = {
+} program;
+
+static const program cases[] = {
     {"matmul 128", matmul, {F(128, 128), F(128, 128)}},
     {"matmul 512", matmul, {F(512, 512), F(512, 512)}},
     {"matmul 1000", matmul, {F(1000, 1000), F(1000, 1000)}},
