@@ -121,7 +121,7 @@ static int put_run(kl_run_order *o, int root, int *effect, int m) {
 static bool takes_register(const kn_graph *g, kn_ref x) {
     int op = kg_op(g, x);
     if (op == KN_OP_LOAD) return kg_space(g, kg_at(g, x, 0)) != KN_REG;
-    return op == KN_OP_INS || op == KN_OP_BITCAST || kn_is_alu(op);
+    return op == KN_OP_INS || op == KN_OP_BITCAST || (kn_is_alu(op) && kg_dtype(g, x) != KN_INDEX);
 }
 
 enum { SCALAR, VECTOR, MASK, BANKS };

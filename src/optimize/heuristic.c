@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { TILE_ROWS = 8, NARROW_ROWS = 14, BLOCK = 8, BLOCK_LEAST = 4 };
+enum { TILE_ROWS = 8, NARROW_ROWS = 14, BLOCK = 8, BLOCK_LEAST = 4, SHORT_ROWS = 16, FEW_OPS = 4 };
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -27,6 +27,7 @@ typedef struct ko_view {
     int        narrow; /* ko_choose's */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
+    int        ops;     /* that compute values, not indices */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
     kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
 } ko_view;
@@ -73,6 +74,7 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
         for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
             widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
     }
+    for (uint32_t i = 0; i < n; i++) v->ops += kn_is_alu(kg_op(v->g, order[i])) && held_bytes(v->g, order[i]) > 0;
     v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - KO_WHOLE_VECTORS, 0), 1);
     v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;
     v->access  = kn_zalloc(kg_alloc(v->g), (size_t)(count + 1) * sizeof *v->access);
@@ -244,8 +246,8 @@ static int64_t wide_vectors(const ko_view *v) {
 }
 
 /* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and
- * is copied first, as its rows lie far apart. */
-static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
+ * is copied first, as its rows lie far apart. The PARAM's slot, -1 none. */
+static int64_t panel_of(const ko_view *v, int lane, int row, int64_t w) {
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
         kn_ref           p = kg_at(v->g, a->node, 0);
@@ -256,13 +258,27 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
             if (v->nest->origin[o].reduce && kg_depends(v->g, a->node, v->nest->origin[o].range))
                 rows *= (double)v->nest->origin[o].extent;
         double bytes = rows * kn_dsize(kg_dtype(v->g, p)), all = bytes * (double)v->nest->origin[lane].extent;
+        double near  = (double)v->machine->cache[KN_L2] / 2;
         int    l = position(v->nest, lane, KN_AXIS_LOOP), r = position(v->nest, row, KN_AXIS_LOOP);
-        double near = (double)v->machine->cache[KN_L2] / 2;
         if (all < near || l < 0 || r < 0 || bytes * (double)w > KN_MIN(near, (double)KN_STAGE_BYTES)) continue;
-        if (r < l) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
-        push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = kg_field(v->g, p, KN_F_PARAM_slot)}, opts, n, cap);
-        return;
+        return kg_field(v->g, p, KN_F_PARAM_slot);
     }
+    return -1;
+}
+
+static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
+    int64_t slot = panel_of(v, lane, row, w);
+    int     l = position(v->nest, lane, KN_AXIS_LOOP), r = position(v->nest, row, KN_AXIS_LOOP);
+    if (slot < 0) return;
+    if (r < l) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
+    push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
+}
+
+/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
+static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
+    int64_t rest = v->nest->origin[lane].extent % w;
+    int64_t pieces = rest / v->lanes + __builtin_popcountll((unsigned long long)(rest % v->lanes));
+    return v->machine->masks && pieces > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
@@ -369,12 +385,33 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     return tile_registers(v) >= 2 * b;
 }
 
+/* A row of a few registers, of which little is computed, needs no loop of its own. */
+static bool row_of_few(const ko_view *v, int lane) {
+    int64_t e = v->nest->origin[lane].extent;
+    return v->outputs == v->nest->norigin && !v->narrow && v->ops < FEW_OPS && e <= 2 * v->wide && e % v->lanes == 0;
+}
+
+/* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1
+ * none. */
+static int short_row(const ko_view *v, int lane, int64_t *rows) {
+    int row = -1;
+    if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
+    for (int l = 0; l < position(v->nest, lane, -1); l++)
+        if (may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
+    int64_t pieces = __builtin_popcountll((unsigned long long)v->nest->origin[lane].extent);
+    int64_t most   = (SHORT_ROWS >> v->narrow) / (pieces * (1 + v->ops / FEW_OPS));
+    if (row >= 0) *rows = tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
+    return row;
+}
+
 static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     int64_t        rows = 0;
-    int            end = -1, at = position(nest, lane, -1), turned = row < 0 ? turned_row(v, lane) : -1;
-    if (turned >= 0 && block_of(v, lane, turned, &rows, &w)) row = turned;
+    int            end = -1, at = position(nest, lane, -1), beside = row < 0 ? turned_row(v, lane) : -1;
+    if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
+    if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
+    if (beside >= 0) row = beside;
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     if (at != end) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
@@ -384,10 +421,13 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
         if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
-    if (row < 0 && row_of_parts(v, lane)) w = e;
+    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane))) w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
-    split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
-    if (row >= 0 && row != turned) panels(v, lane, row, w, opts, n, cap);
+    bool   product = row >= 0 && row != beside;
+    kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
+    if (!product || !masks_rest(v, lane, row, w) || !push(v, masked, opts, n, cap))
+        split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
+    if (product) panels(v, lane, row, w, opts, n, cap);
 }
 
 /* Lanes of the reductions that the output's do not run through. */

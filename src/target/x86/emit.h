@@ -32,6 +32,8 @@ typedef struct kx_writer {
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     size_t          moves;                 /* of the plan's, made so far */
+    kn_ref          under;                 /* the last of the LOADs that a jump to `past` leaves out, 0: none is open */
+    int32_t         past;
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
     kx_unwind       unwind;
     kn_str         *list;           /* the instructions as text, or NULL */

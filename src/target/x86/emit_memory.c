@@ -440,9 +440,9 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
     }
     if (dt == KN_BOOL && e->avx512) {
         x = kx_mask(e, v, KX_K0);
-        if (lanes)
+        if (lanes && (from || d != x))
             kx_put(e, from ? kx_imm(kx_i3(KX_KSHIFTRQ, 0, d, x, 0), from) : kx_i2(KX_KMOVQ, 0, d, x));
-        else {
+        if (!lanes) {
             kx_put(e, kx_i2(KX_KMOVQ_RK, 0, d, x));
             if (from) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, d, 0), from));
             kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, d, 0), 1));
@@ -494,6 +494,41 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
     kx_done(e, n, d);
 }
 
+/* A LOAD to a register of vectors, of nothing but general registers and a constant: what is set up for it may be so
+ * before the loads ahead of it. */
+static bool el_stands_ahead(const kx_writer *e, kn_ref n) {
+    const kn_graph *g = e->g;
+    const kx_value *v = &e->p->value[n];
+    kx_spot         a;
+    if (kg_op(g, n) != KN_OP_LOAD || kg_nsrc(g, n) < 3 || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) return false;
+    if (!v->needed || v->folded || v->part || v->same || v->bank != KX_BANK_VEC || v->reg < 0) return false;
+    kx_address_of(g, kg_at(g, n, 0), &a);
+    return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
+}
+
+/* Starts to leave out n where its gate is false, and with it the LOADs behind it that have the same: of all of them the
+ * values that they then have come first. */
+static void el_open_gate(kx_writer *e, kn_ref n) {
+    const kn_graph *g    = e->g;
+    kn_ref          gate = kg_at(g, n, 2);
+    uint32_t        at   = e->p->value[n].at; /* the place behind it */
+    e->under             = n;
+    for (; el_stands_ahead(e, n) && at < e->p->n && el_stands_ahead(e, e->p->list[at]); at++) {
+        bool moved = e->moves < e->p->nmove && e->p->move[e->moves].at <= at;
+        if (moved || kg_at(g, e->p->list[at], 2) != gate) break;
+        e->under = e->p->list[at];
+        el_set_to(e, e->under, kg_at(g, e->under, 1), kx_dst(e, e->under));
+    }
+    e->past = kx_label(&e->code);
+    el_test_gate(e, gate, e->past);
+}
+
+static void el_close_gate(kx_writer *e, kn_ref n) {
+    if (e->under != n) return;
+    kx_here(e, e->past);
+    e->under = 0;
+}
+
 void kx_emit_load(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
     kn_ref          at = kg_at(g, n, 0), st = kx_root_of(g, at), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
@@ -509,7 +544,6 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
             kx_done(e, n, kx_mask(e, st, KX_K1));
         return;
     }
-    int32_t past = 0;
     kx_spot spot;
     kx_address_of(g, at, &spot);
     if (e->p->value[n].part) {
@@ -523,7 +557,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_part(e, n, kg_at(g, e->p->value[n].part, 1), (int)(spot.disp - from.disp));
         return;
     }
-    if (gate) {
+    if (gate && !e->under) {
         int  held;
         bool zero = kx_is_lanes(g, gate) && !spot.places && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
                     !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
@@ -539,8 +573,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
             kx_done(e, n, d);
             return;
         }
-        past = kx_label(&e->code);
-        el_test_gate(e, gate, past);
+        el_open_gate(e, n);
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (spot.places)
@@ -561,7 +594,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_load_real(e, d, dt, &m);
     else
         el_load_integer(e, d, dt, &m);
-    if (past) kx_here(e, past);
+    el_close_gate(e, n);
     kx_done(e, n, d);
 }
 
