@@ -50,3 +50,16 @@ kn_ref kn_decomp_round(kn_rw *rw, kn_ref node) {
     int       dt = kg_dtype(g, node);
     return kn_decomp_is_rounded(g, x, dt) ? 0 : kg_cast(g, rounded(g, x, dt), dt);
 }
+
+/* CAST of f64, rounded once: an f32 towards zero whose last bit is set where digits went, lies between the same two
+ * narrower floats, and nearer to the same. */
+kn_ref kn_decomp_round_f64(kn_rw *rw, kn_ref node) {
+    kn_graph *g = rw->g;
+    R x = kg_at(g, node, 0), y = kg_cast(g, x, KN_F32), back = kg_cast(g, y, KN_F64);
+    R rest = kg_int(g, KN_U64, INT64_MAX); /* all but the sign */
+    R size = xp_as(g, xp_and(g, xp_as(g, x, KN_U64), rest), KN_F64);
+    R over = xp_lt(g, size, xp_as(g, xp_and(g, xp_as(g, back, KN_U64), rest), KN_F64));
+    R bits = xp_as(g, y, KN_U32), one = xp_u32(g, 1), down = xp_if(g, over, xp_sub(g, bits, one), bits);
+    R odd  = xp_if(g, xp_ne(g, back, x), xp_or(g, down, one), bits);
+    return kg_cast(g, xp_as(g, odd, KN_F32), kg_dtype(g, node));
+}
