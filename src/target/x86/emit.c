@@ -738,9 +738,9 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     bool ok = em_lay_frame(&e);
     if (ok) {
         em_prologue(&e);
-        for (uint32_t i = 0; i < p.n && !f->code; i++) {
-            if (kg_op(g, p.list[i]) != KN_OP_RANGE) em_make_moves(&e, i);
-            em_emit_node(&e, i);
+        for (e.at = 0; e.at < p.n && !f->code; e.at++) {
+            if (kg_op(g, p.list[e.at]) != KN_OP_RANGE) em_make_moves(&e, e.at);
+            em_emit_node(&e, e.at);
         }
         kx_unwind_remember(&e.unwind, (uint32_t)e.code.len);
         em_epilogue(&e);

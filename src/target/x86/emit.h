@@ -31,6 +31,7 @@ typedef struct kx_writer {
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
+    uint32_t        at;                    /* the place in the list: of the item, or what is made before it */
     size_t          moves;                 /* of the plan's, made so far */
     kn_ref          under;                 /* the last of the LOADs that a jump to `past` leaves out, 0: none is open */
     int32_t         past;

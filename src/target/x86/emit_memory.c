@@ -511,9 +511,10 @@ static bool el_stands_ahead(const kx_writer *e, kn_ref n) {
 static void el_open_gate(kx_writer *e, kn_ref n) {
     const kn_graph *g    = e->g;
     kn_ref          gate = kg_at(g, n, 2);
-    uint32_t        at   = e->p->value[n].at; /* the place behind it */
+    uint32_t        at   = e->at + 1;
+    bool            here = e->p->list[e->at] == n; /* not made again for another */
     e->under             = n;
-    for (; el_stands_ahead(e, n) && at < e->p->n && el_stands_ahead(e, e->p->list[at]); at++) {
+    for (; here && el_stands_ahead(e, n) && at < e->p->n && el_stands_ahead(e, e->p->list[at]); at++) {
         bool moved = e->moves < e->p->nmove && e->p->move[e->moves].at <= at;
         if (moved || kg_at(g, e->p->list[at], 2) != gate) break;
         e->under = e->p->list[at];
