@@ -27,10 +27,33 @@ static uint64_t without_orphans(uint64_t features) {
 }
 
 #if defined(__x86_64__)
+typedef struct cpu_answers { /* below a hypervisor each question takes as long as compiling 20 instructions */
+    struct {
+        uint32_t leaf, subleaf;
+        unsigned r[4];
+    } got[8];
+    int n;
+} cpu_answers;
+
+/* eax, ebx, ecx, edx; all 0 of a leaf that there is not. */
+static const unsigned *answer(cpu_answers *all, uint32_t leaf, uint32_t subleaf) {
+    static const unsigned none[4];
+    uint32_t              range = leaf & 0x80000000;
+    for (int i = 0; i < all->n; i++)
+        if (all->got[i].leaf == leaf && all->got[i].subleaf == subleaf) return all->got[i].r;
+    if (leaf != range && answer(all, range, 0)[0] < leaf) return none;
+    if (leaf == 7 && subleaf && answer(all, leaf, 0)[0] < subleaf) return none;
+    if (all->n == KN_COUNT(all->got)) return none;
+    unsigned *r = all->got[all->n].r;
+    __cpuid_count(leaf, subleaf, r[0], r[1], r[2], r[3]);
+    all->got[all->n].leaf      = leaf;
+    all->got[all->n++].subleaf = subleaf;
+    return r;
+}
+
 /* 0: the system keeps no vector registers beyond xmm, 1: ymm, 2: zmm and masks too. */
-static int kept_state(void) {
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0; /* OSXSAVE */
+static int kept_state(cpu_answers *all) {
+    if (!(answer(all, 1, 0)[2] >> 27 & 1)) return 0; /* OSXSAVE */
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     (void)high;
@@ -38,25 +61,13 @@ static int kept_state(void) {
     return (low & 0xe0) == 0xe0 ? 2 : 1;
 }
 
-static void cpuid_leaf(uint32_t leaf, uint32_t subleaf, unsigned r[4]) {
-    memset(r, 0, 4 * sizeof *r);
-    if (!__get_cpuid_count(leaf, 0, &r[0], &r[1], &r[2], &r[3]) || !subleaf) return;
-    if (leaf == 7 && r[0] < subleaf)
-        memset(r, 0, 4 * sizeof *r); /* eax: the last one there is */
-    else
-        __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]);
-}
-
 uint64_t kx_cpu_features(void) {
-    uint64_t              out   = KX_HAS(BASE);
-    int                   state = kept_state();
-    unsigned              r[4]  = {0};
-    const kx_feature_bit *asked = NULL;
+    cpu_answers all   = {.n = 0};
+    uint64_t    out   = KX_HAS(BASE);
+    int         state = kept_state(&all);
     for (int i = 1; i < KXC_NFEATURES; i++) {
         const kx_feature_bit *b = &feature_bits[i];
-        if (!asked || b->leaf != asked->leaf || b->subleaf != asked->subleaf) cpuid_leaf(b->leaf, b->subleaf, r);
-        asked = b;
-        if (r[b->reg] >> b->bit & 1 && state >= b->state) out |= 1ull << i;
+        if (answer(&all, b->leaf, b->subleaf)[b->reg] >> b->bit & 1 && state >= b->state) out |= 1ull << i;
     }
     return without_orphans(out);
 }
