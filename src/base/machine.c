@@ -11,15 +11,15 @@
 #define MACHINE_CACHES .cache = {32 << 10, 1 << 20, 4 << 20}, .line = 64, .read_ps = {310, 550, 650, 2000}, \
                        .write_ps = {550, 1100, 1600, 2400}, .cycle_ps = 274, .launch_ps = 1000000
 static const kn_machine machines[] = {
-    {.name = "avx512", MACHINE_CACHES, .vector_bytes = 64, .vector_registers = 32, .alu_per_cycle = 2,
-     .fma_per_cycle = 1},
-    {.name = "avx2", MACHINE_CACHES, .vector_bytes = 32, .vector_registers = 16, .alu_per_cycle = 3,
-     .fma_per_cycle = 2},
-    {.name = "sse2", MACHINE_CACHES, .vector_bytes = 16, .vector_registers = 16, .alu_per_cycle = 3,
-     .fma_per_cycle = 2},
+    {.name = "avx512", MACHINE_CACHES, .vector_bytes = 64, .vector_registers = 32, .scalar_registers = 16,
+     .mask_registers = 8, .alu_per_cycle = 2, .fma_per_cycle = 1},
+    {.name = "avx2", MACHINE_CACHES, .vector_bytes = 32, .vector_registers = 16, .scalar_registers = 16,
+     .alu_per_cycle = 3, .fma_per_cycle = 2},
+    {.name = "sse2", MACHINE_CACHES, .vector_bytes = 16, .vector_registers = 16, .scalar_registers = 16,
+     .alu_per_cycle = 3, .fma_per_cycle = 2},
     {.name = "neon", .cache = {64 << 10, 256 << 10, 2 << 20}, .line = 64, .read_ps = {500, 900, 1500, 4000},
      .write_ps = {800, 1500, 2200, 5000}, .cycle_ps = 400, .vector_bytes = 16, .vector_registers = 32,
-     .alu_per_cycle = 2, .fma_per_cycle = 2, .launch_ps = 1000000},
+     .scalar_registers = 31, .alu_per_cycle = 2, .fma_per_cycle = 2, .launch_ps = 1000000},
 };
 #undef MACHINE_CACHES
 const char *const kn_machine_names[] = {"host", "avx512", "avx2", "sse2", "neon", NULL};

@@ -17,7 +17,7 @@ typedef struct kn_machine {
     int64_t line;           /* bytes */
     int64_t read_ps[KN_LEVELS], write_ps[KN_LEVELS]; /* of a line, streaming, one thread */
     int64_t cycle_ps;
-    int64_t vector_bytes, vector_registers;
+    int64_t vector_bytes, vector_registers, scalar_registers, mask_registers; /* masks: bools of lanes; 0, in vectors */
     int64_t alu_per_cycle, fma_per_cycle; /* vector operations; loads of an FMA's operands keep up */
     int64_t launch_ps;                    /* of a kernel */
     bool    masks; /* lanes are read under a gate as one: not what the CPU, but what a target makes of it */

@@ -27,8 +27,10 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
-/* SCALARS, MASKS: registers that a target gives them. */
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, SCALARS = 12, MASKS = 6, LONG = 40, SPARE = 3, AHEAD = 8 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8 };
+enum { SCALAR, VECTOR, MASK, BANKS };
+/* Registers that a target keeps: of scalars the stack's and three to compute in, of the others two. */
+static const int kept[BANKS] = {4, 2, 2};
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -42,8 +44,7 @@ typedef struct kl_run_order {
     int            *effect;            /* per item: how many STOREs stand before it there */
     int            *filled, *alone;    /* the items of the run in other orders */
     uint8_t        *outside;           /* per node: not of the run, and counted */
-    int             vectors, left[3];  /* registers of the target; per bank, what is left for the run's own */
-    bool            masks;             /* bools of lanes are in others */
+    int             all[BANKS], left[BANKS]; /* registers a bank, those for values; what is left for the run's own */
     uint32_t       *next;              /* per item: sources seen so far; then users that do not stand yet */
     uint8_t        *held;              /* per item: a register has it behind what stands */
     uint8_t        *used;              /* per item: by one of the run; then whether its value takes a register */
@@ -124,10 +125,9 @@ static bool takes_register(const kn_graph *g, kn_ref x) {
     return op == KN_OP_INS || op == KN_OP_BITCAST || (kn_is_alu(op) && kg_dtype(g, x) != KN_INDEX);
 }
 
-enum { SCALAR, VECTOR, MASK, BANKS };
 static int bank_of(const kl_run_order *o, kn_ref x) {
     int dt = kg_dtype(o->g, x);
-    if (kg_rank(o->g, x)) return o->masks && dt == KN_BOOL ? MASK : VECTOR;
+    if (kg_rank(o->g, x)) return o->all[MASK] > 0 && dt == KN_BOOL ? MASK : VECTOR;
     return kn_is_float(dt) ? VECTOR : SCALAR;
 }
 
@@ -249,9 +249,7 @@ static void fill_backwards(kl_run_order *o, int *out, int n, bool alone) {
 static void count_left(kl_run_order *o, int n) {
     const kn_graph *g     = o->g;
     int             count = 0;
-    o->left[SCALAR]       = SCALARS;
-    o->left[VECTOR]       = o->vectors;
-    o->left[MASK]         = MASKS;
+    memcpy(o->left, o->all, sizeof o->left);
     for (int k = 0; k < n; k++) {
         kn_ref x = o->item[o->depth_first[k]].node;
         for (uint32_t s = 0; s < kg_nsrc(g, x); s++) {
@@ -307,7 +305,7 @@ static void pair_stores(kl_run_order *o, const int *base, int *out, int n, int s
 static bool pair_fits(kl_run_order *o, const int *paired, int n) {
     int most[BANKS];
     count_users(o, paired, n, most);
-    most[VECTOR] += o->vectors > 16 ? SPARE : 2 * SPARE;
+    most[VECTOR] += o->all[VECTOR] > 16 ? SPARE : 2 * SPARE;
     most[SCALAR] += SPARE;
     return !too_many(o, most);
 }
@@ -393,8 +391,10 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
                          .stack = by_item + n + 1, .depth_first = by_item + 2 * (n + 1), .at = by_item + 3 * (n + 1),
                          .effect = by_item + 4 * (n + 1), .filled = by_item + 5 * (n + 1),
                          .alone = by_item + 6 * (n + 1), .next = next, .used = seen + 2 * size,
-                         .held = seen + 2 * size + n + 1, .written = written, .outside = seen + 2 * size + 2 * (n + 1),
-                         .vectors = (int)p->machine->vector_registers - 2, .masks = p->machine->vector_bytes >= 64};
+                         .held = seen + 2 * size + n + 1, .written = written, .outside = seen + 2 * size + 2 * (n + 1)};
+    const int64_t registers[BANKS] = {p->machine->scalar_registers, p->machine->vector_registers,
+                                      p->machine->mask_registers};
+    for (int b = 0; b < BANKS; b++) o.all[b] = KN_MAX((int)registers[b] - kept[b], 0);
     for (uint32_t i = 0; i < n; i++) {
         kn_ref st = reached(g, order[i]);
         if (st) (kg_op(g, order[i]) == KN_OP_STORE ? written : read)[st] = 1;

@@ -106,7 +106,7 @@ static bool kc_is_held(const kx_plan *p, kn_ref c, int l) {
 /* Constants of innermost loop `inner` in registers that are free all through `l`, around it. */
 static bool kc_hold(kx_plan *p, int inner, int l, const kc_use *use, int count) {
     uint32_t all = 0, taken = kc_taken(p, l);
-    for (int k = 0; k < kx_vectors(p); k++) all |= 1u << k;
+    for (int k = 0; k < kx_vectors(p, p->tight); k++) all |= 1u << k;
     for (int k = 0; k < count && all & ~taken; k++) {
         if (kc_is_held(p, use[k].node, inner)) continue;
         int reg = __builtin_ctz(all & ~taken);

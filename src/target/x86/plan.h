@@ -126,7 +126,7 @@ void kx_lay(kx_plan *p, kx_value *v);       /* has a place in the frame */
 int  kx_wish(const kx_plan *p, kn_ref n);   /* a register that n would like: that of a source which ends here */
 bool kx_spares(const kx_plan *p, kn_ref x); /* leaves rcx and rdx alone if nothing that it reads lies in the frame */
 bool kx_put_split(kx_plan *p, kn_ref v, int loop, int reg, bool away, bool written);
-int  kx_vectors(const kx_plan *p); /* how many vector registers values may have: 0 to that */
+int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers values may have: 0 to that */
 /* constants.c: what is left of the vector registers is lent to constants. */
 bool kx_hold_constants(kx_plan *p);
 

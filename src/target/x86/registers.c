@@ -21,8 +21,8 @@ static int ra_by_start(const void *a, const void *b) {
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-int kx_vectors(const kx_plan *p) {
-    return KN_MIN((p->avx512 ? 32 : 16) - (p->tight ? 4 : 2), p->regs ? KN_MAX(1, p->regs - 3) : 64);
+int kx_vectors(const kx_plan *p, bool tight) {
+    return KN_MIN((p->avx512 ? 32 : 16) - (tight ? 4 : 2), p->regs ? KN_MAX(1, p->regs - 3) : 64);
 }
 
 /* Registers to give out, the ones that a callee keeps last. */
@@ -35,7 +35,7 @@ static int ra_pool_of(const kx_plan *p, kx_bank bank, bool tight, uint8_t *out) 
     else if (bank == KX_BANK_MASK)
         for (; n < (tight ? 5 : 6) && n < most; n++) out[n] = (uint8_t)(n + 1);
     else
-        for (; n < (p->avx512 ? 32 : 16) - (tight ? 4 : 2) && n < most; n++) out[n] = (uint8_t)n;
+        for (; n < kx_vectors(p, tight); n++) out[n] = (uint8_t)n;
     return n;
 }
 

@@ -29,6 +29,7 @@ static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
     if (c->level == KX_AVX512 || m->vector_bytes <= half->vector_bytes) return;
     m->vector_bytes     = half->vector_bytes;
     m->vector_registers = half->vector_registers;
+    m->mask_registers   = half->mask_registers;
     m->alu_per_cycle    = half->alu_per_cycle;
     m->fma_per_cycle    = half->fma_per_cycle;
 }
