@@ -14,6 +14,8 @@ bool kx_refuse(kx_cut *c, kn_ref n, const char *what) {
     return kn_fail(c->f, KN_ERR_UNSUPPORTED, "select x86: %s: %s", kn_ops[kg_op(c->g, n)].name, what);
 }
 
+enum { LAP_LEAST = 5 /* lanes left over */, READ = 0x80 /* a mark, for a while */ };
+
 /* ---- tiles ----------------------------------------------------------------------------------------------------- */
 
 void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
@@ -25,6 +27,13 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
     t->full      = (int)(t->lanes / c->lanes);
     t->nchunk    = t->full;
     int64_t left = t->lanes % c->lanes;
+    t->laps      = c->laps && left >= LAP_LEAST && (left & (left - 1));
+    if (t->laps) {
+        int w = c->lanes;
+        while (w > t->lanes) w /= 2;
+        for (int k = t->full ? 1 : 0; k < 2; k++) t->rest[t->nchunk++ - t->full] = w;
+        return;
+    }
     for (int k = 0; left > 0; k++) {
         int w = c->lanes;
         while (w > left || (w == 2 && !c->pairs)) w /= 2;
@@ -36,6 +45,7 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
 }
 
 int kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk) {
+    if (t->laps && chunk == t->nchunk - 1) return (int)t->lanes - t->rest[chunk - t->full];
     int at = KN_MIN(chunk, t->full) * c->lanes;
     for (int k = t->full; k < chunk; k++) at += t->rest[k - t->full];
     return at;
@@ -470,6 +480,27 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
     c->pairs = c->avx512 || least > 1;
 }
 
+/* Lanes may be made twice: none is folded with others, and what is stored is not made of what was there. */
+static bool ct_may_lap(kx_cut *c, const kn_ref *order, uint32_t n) {
+    const kn_graph *g  = c->g;
+    bool            ok = c->lanes > 1;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        int    op = kg_op(g, order[i]);
+        kn_ref st = op == KN_OP_LOAD || op == KN_OP_STORE ? kx_storage(g, kg_at(g, order[i], 0)) : 0;
+        if (st && kx_is_register(g, st)) continue;
+        if (op == KN_OP_LOAD) c->mark[st] |= READ;
+        if (op == KN_OP_STORE) ok = !(c->mark[st] & READ); /* in order of their numbers */
+        if (op == KN_OP_REDUCE) {
+            kx_tile s, d;
+            kx_tile_of(c, kg_at(g, order[i], 0), &s);
+            kx_tile_of(c, order[i], &d);
+            ok = s.lanes == d.lanes;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) c->mark[order[i]] &= (uint8_t)~READ;
+    return ok;
+}
+
 static bool ct_is_word(int dt) { /* in registers */
     return dt == KN_I32 || dt == KN_U32 || dt == KN_BOOL || (kn_is_float(dt) && dt != KN_F64);
 }
@@ -523,6 +554,7 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
         goto done;
     }
     ct_choose_lanes(&c, order, n, bytes);
+    c.laps = ct_may_lap(&c, order, n);
     ct_find_depths(&c, order, n);
     ct_mark_bits(&c, order, n);
     ct_ask(&c, *root, 0, KX_AS_ELEMENT);

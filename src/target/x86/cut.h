@@ -16,6 +16,7 @@ typedef struct kx_tile {        /* how a shape is cut: rows of chunks */
     int     rank, nchunk, full; /* chunks a row; how many of them are of all lanes */
     int64_t dims[KN_MAX_RANK], rows, lanes;
     int     rest[8]; /* widths of the others */
+    bool    laps;    /* the last of them ends with the row, wherever it starts */
 } kx_tile;
 
 /* What is asked of a value: a cell's register, an element's scalar, or an element on KX_WIDE lanes that are all it. */
@@ -33,6 +34,7 @@ typedef struct kx_cut {
     kn_fault *f;
     kn_arena  arena;
     bool      avx512, pairs; /* pairs: two lanes may be a chunk */
+    bool      laps;          /* a row's last chunk may have lanes of the one before it: they are made twice */
     int       lanes;
     int       index;              /* what lanes of dtype index are held as: I32 or I64 */
     kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
