@@ -4,6 +4,7 @@
  * of lanes. off is a chain over the loops, outermost first, each link prev + range * stride: the value that a pointer
  * bump keeps. Accesses that differ by a constant share it. */
 #include "target/x86/cut.h"
+#include "target/x86/x86.h"
 
 #include <string.h>
 
@@ -247,12 +248,6 @@ kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64
 
 /* ---- blocks that are turned ------------------------------------------------------------------------------------ */
 
-/* Registers of w lanes are turned by shuffles of two; of bytes, and of words on AVX2, there are none. */
-static bool cm_turns(const kx_cut *c, int dt, int w) {
-    int held = kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
-    return dt != KN_INDEX && dt != KN_BOOL && c->lanes > 1 && w >= 4 && w * held >= 16 && held >= (c->avx512 ? 2 : 4);
-}
-
 /* Rows around `row` that lie side by side in memory, as many as there are lanes: the first, and from each how far the
  * next is. False: they do not, or are fewer. */
 static bool cm_block(const cm_address *a, const kx_tile *d, int64_t row, int w, int64_t *first, int64_t *next) {
@@ -292,7 +287,7 @@ static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     int     w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(c->g, n);
     int64_t first, next;
     kn_ref  x[KN_MAX_LANES];
-    if (!cm_turns(c, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
+    if (!kx_alternates(c->avx512, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
     for (int l = 0; l < w; l++)
         if (!(x[l] = kg_load(c->g, cm_run_place(c, a, d, first, from + l, w, 1)))) return 0;
     if (!cm_turn(c, dt, x, w)) return 0;
@@ -307,7 +302,7 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     int       w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
     int64_t   first, next;
     kn_ref    x[KN_MAX_LANES];
-    *known = cm_turns(c, kg_dtype(g, kg_at(g, n, 1)), w) && cm_block(a, d, row, w, &first, &next);
+    *known = kx_alternates(c->avx512, kg_dtype(g, kg_at(g, n, 1)), w) && cm_block(a, d, row, w, &first, &next);
     for (int k = 0; k < w && *known; k++) {
         if (!(x[k] = kx_operand(c, kg_at(g, n, 1), d, first + k * next, chunk))) return 0;
         *known = kg_op(g, x[k]) != KN_OP_CONST; /* no register has it */

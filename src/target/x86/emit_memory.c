@@ -473,6 +473,11 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
     kx_done(e, n, d);
 }
 
+bool kx_alternates(bool avx512, int dtype, int64_t lanes) {
+    int held = kn_is_float(dtype) ? KN_MAX(kn_dsize(dtype), 4) : kn_dsize(dtype);
+    return dtype != KN_INDEX && dtype != KN_BOOL && held >= (avx512 ? 2 : 4) && lanes >= 4 && lanes * held >= 16;
+}
+
 /* Every second lane of registers a and b, one behind the other: the even ones, or the odd ones. */
 static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
     int size = kx_held_size(e->p, kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, place[32];

@@ -271,12 +271,13 @@ static kn_ref pl_store_at(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, i
  * of it, a quarter and so on: no instruction takes others. Of every second lane two STOREs, one behind the other. */
 static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
     int64_t lanes = kg_numel(p->g, load);
+    *other        = 0;
     if (step == 2) {
+        if (!kx_alternates(p->avx512, kg_dtype(p->g, load), lanes)) return 0;
         kn_ref s = pl_store_at(p, b, load, at & ~(int64_t)1, lanes);
         *other   = s ? pl_store_at(p, b, load, (at & ~(int64_t)1) + lanes, lanes) : 0;
-        return *other && lanes >= 4 ? s : 0;
+        return *other ? s : 0;
     }
-    *other = 0;
     for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
         int64_t from;
         pl_local(p, s, &from, &step);

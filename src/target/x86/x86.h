@@ -20,6 +20,8 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
 enum { KX_NEAR = 64 };
 /* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
 bool kx_divides_lanes(int dtype, int64_t by);
+/* Every second lane of two such registers takes a shuffle or two (emit_memory.c). Bytes, and words on AVX2, do not. */
+bool kx_alternates(bool avx512, int dtype, int64_t lanes);
 /* Render (emit.c). */
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f);
 
