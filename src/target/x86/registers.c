@@ -183,6 +183,7 @@ typedef struct ra_inner { /* an innermost loop, one bank of it */
     int      nouter, nref;
     uint32_t kept, openers; /* registers: of values from outside; of what is read while the loop opens */
     uint32_t more;          /* registers beyond the pool, for values that live where no sequence takes them */
+    bool     gave;          /* some of them may be taken: what is made again now must not be such a sequence */
     int     *taken;         /* per place: how many places before it take those */
 } ra_inner;
 
@@ -353,7 +354,7 @@ static bool ra_share(kx_plan *p, const ra_inner *in, bool *done) {
                   .openers = in->openers,
                   .mark    = in->mark,
                   .beside  = beside,
-                  .tidy    = whole && in->more};
+                  .tidy    = in->bank == KX_BANK_GP ? whole && in->more : in->gave};
     if (!kx_share_crowded(p, &c, done)) return false;
     p->loop[in->loop].shares[in->bank] = *done;
     return true;
@@ -386,6 +387,7 @@ static bool ra_settle_inner_loops(kx_plan *p) {
         in.taken[i + 1] = in.taken[i] + (p->value[p->list[i]].needed && !kx_spares(p, p->list[i]));
     for (int l = 0; l < p->nloop && ok; l++) {
         bool fit[KX_BANKS] = {false};
+        in.gave            = false;
         for (int k = 0; k < 2 * KX_BANKS && ok && p->loop[l].inner; k++) { /* each that fits, then the others */
             int  b       = k % KX_BANKS;
             bool spilled = false, again = k >= KX_BANKS, fits = !again;
@@ -397,6 +399,7 @@ static bool ra_settle_inner_loops(kx_plan *p) {
             for (int v = 0; v < in.nref; v++) spilled |= p->value[in.ref[v]].reg < 0;
             if (spilled && !again) ok = ra_settle(p, &in, &fits);
             if (again) ok = ra_share(p, &in, &fits);
+            in.gave |= b == KX_BANK_GP && (spilled || again) && !p->regs;
             if (again && !fits) ok = ok && ra_lend(p, &in);
             fit[b] = fits;
             for (int v = 0; v < in.nref; v++) in.mark[in.ref[v]] = 0;
