@@ -411,7 +411,7 @@ static void pl_fold_loads(kx_plan *p) {
             if (p->value[s].uses != 1 && (p->value[s].uses > 2 || p->value[s].spread != p->value[s].uses)) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
                            p->value[kg_at(g, s, 0)].folded;
-            if (repeats && !p->avx512) continue;
+            if (repeats && (!p->avx512 || kx_op(g, x) == KN_OP_CAST)) continue; /* conversions take whole registers */
             if (!repeats && !pl_plain_load(p, l)) continue;
             if (p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
             if (!repeats && kx_is_lanes(g, s) && kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16) continue;
