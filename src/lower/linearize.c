@@ -29,8 +29,6 @@ typedef struct kl_loop {
 
 enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8 };
 enum { SCALAR, VECTOR, MASK, BANKS };
-/* Registers that a target keeps: of scalars the stack's and three to compute in, of the others two. */
-static const int kept[BANKS] = {4, 2, 2};
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
  * run reached this storage last. By place: what else must come first, and whether it is out. */
@@ -394,7 +392,8 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
                          .held = seen + 2 * size + n + 1, .written = written, .outside = seen + 2 * size + 2 * (n + 1)};
     const int64_t registers[BANKS] = {p->machine->scalar_registers, p->machine->vector_registers,
                                       p->machine->mask_registers};
-    for (int b = 0; b < BANKS; b++) o.all[b] = KN_MAX((int)registers[b] - kept[b], 0);
+    static const int own[BANKS] = {4, 2, 2}; /* a target's: of scalars the stack's and three to compute in */
+    for (int b = 0; b < BANKS; b++) o.all[b] = KN_MAX((int)registers[b] - own[b], 0);
     for (uint32_t i = 0; i < n; i++) {
         kn_ref st = reached(g, order[i]);
         if (st) (kg_op(g, order[i]) == KN_OP_STORE ? written : read)[st] = 1;
