@@ -46,7 +46,7 @@ static int wanted(const char *name, int n, char **names) {
     return n == 0;
 }
 
-/* The program in a context of its own, opened anew: `calls` runs, microseconds each; *each is set if it is 0. */
+/* The program in a context of its own, opened anew: `calls` runs, microseconds each; *calls is set if it is 0. */
 static int timed(const program *b, const char *target, kn_runtime *rt, int *calls, double *us, kn_stats *stats) {
     kn_config   cfg = {.target = target, .runtime = rt, .seed = 3, .size = sizeof cfg};
     kn_context *kn  = kn_open(&cfg);

@@ -68,13 +68,13 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     for (uint32_t i = 0; i < n; i++) {
         kn_ref x = order[i];
         count += kg_op(v->g, x) == KN_OP_INDEX;
+        v->ops += kn_is_alu(kg_op(v->g, x)) && held_bytes(v->g, x) > 0;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);
         /* What makes values, not numbers of elements: those are mostly the same for all lanes. */
         for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
             widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
     }
-    for (uint32_t i = 0; i < n; i++) v->ops += kn_is_alu(kg_op(v->g, order[i])) && held_bytes(v->g, order[i]) > 0;
     v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - KO_WHOLE_VECTORS, 0), 1);
     v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;
     v->access  = kn_zalloc(kg_alloc(v->g), (size_t)(count + 1) * sizeof *v->access);
@@ -105,10 +105,15 @@ static int64_t sum_lanes(const ko_view *v, int64_t extent) {
     return best;
 }
 
+/* Registers that w lanes take: what is left over one for each power of two in it. */
+static int64_t vectors_of(const ko_view *v, int64_t w) {
+    return w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
+}
+
 /* Accesses that walk so many elements of a sum. */
 static double sum_accesses(const ko_view *v, int64_t extent) {
     int64_t w = sum_lanes(v, extent);
-    return (double)(extent / w * (w / v->lanes + __builtin_popcountll((uint64_t)(w % v->lanes))) + extent % w);
+    return (double)(extent / w * vectors_of(v, w) + extent % w);
 }
 
 /* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */
@@ -190,10 +195,9 @@ static int64_t tile_registers(const ko_view *v) {
     return (n - (n > 16 ? 2 : 3)) * left / (KO_WHOLE_VECTORS + 1);
 }
 
-/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. What is left of w
- * takes a register for each power of two in it. */
+/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. */
 static int64_t most_rows(const ko_view *v, int64_t w) {
-    int64_t nv  = w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
+    int64_t nv  = vectors_of(v, w);
     int64_t fit = (tile_registers(v) - nv) / nv;
     return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
@@ -277,8 +281,7 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
 /* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t rest = v->nest->origin[lane].extent % w;
-    int64_t pieces = rest / v->lanes + __builtin_popcountll((unsigned long long)(rest % v->lanes));
-    return v->machine->masks && pieces > w / v->lanes && panel_of(v, lane, row, w) < 0;
+    return v->machine->masks && vectors_of(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
@@ -398,8 +401,7 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
     for (int l = 0; l < position(v->nest, lane, -1); l++)
         if (may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
-    int64_t pieces = __builtin_popcountll((unsigned long long)v->nest->origin[lane].extent);
-    int64_t most   = (SHORT_ROWS >> v->narrow) / (pieces * (1 + v->ops / FEW_OPS));
+    int64_t most = (SHORT_ROWS >> v->narrow) / (vectors_of(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS));
     if (row >= 0) *rows = tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
     return row;
 }

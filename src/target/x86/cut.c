@@ -422,9 +422,7 @@ static bool ct_build_all(kx_cut *c) {
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
 static int ct_value_size(const kx_cut *c, int dt) {
-    if (dt == KN_BOOL) return c->avx512 ? 1 : 4;
-    if (dt == KN_INDEX) return kn_dsize(c->index);
-    return kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
+    return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
 }
 
 /* Marks the values that are needed as values: an address asks for its scalars only, unless it is not affine. Then the

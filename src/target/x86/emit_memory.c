@@ -474,7 +474,7 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
 }
 
 bool kx_alternates(bool avx512, int dtype, int64_t lanes) {
-    int held = kn_is_float(dtype) ? KN_MAX(kn_dsize(dtype), 4) : kn_dsize(dtype);
+    int held = kx_held_bytes(avx512, dtype);
     return dtype != KN_INDEX && dtype != KN_BOOL && held >= (avx512 ? 2 : 4) && lanes >= 4 && lanes * held >= 16;
 }
 

@@ -11,8 +11,7 @@ bool kx_is_lanes(const kn_graph *g, kn_ref n) {
 }
 
 int kx_held_size(const kx_plan *p, int dt) {
-    if (dt == KN_BOOL) return p->avx512 ? 1 : 4;
-    return kn_is_float(dt) ? KN_MAX(4, kn_dsize(dt)) : kn_dsize(dt);
+    return kx_held_bytes(p->avx512, dt);
 }
 
 int kx_vec_bytes(const kx_plan *p, kn_ref n) {
@@ -256,35 +255,31 @@ static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at, int64_t *step) {
     return b;
 }
 
-/* The STORE of `lanes` elements of buffer b from `at` on, made in the same run of the list as the load. */
-static kn_ref pl_store_at(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t lanes) {
+/* The STORE of buffer b that has so many lanes from `at` on, made in the same run of the list as the load. They are all
+ * of it, a half, a quarter and so on: no instruction takes others. */
+static kn_ref pl_store_with(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t lanes) {
     for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
         int64_t from, step;
-        pl_local(p, s, &from, &step);
-        if (from != at || kg_numel(p->g, kg_at(p->g, s, 0)) != lanes) continue;
-        return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
-    }
-    return 0;
-}
-
-/* The STORE of buffer b that has all that a load from `at` on takes, made in the same run of the list. Lanes are a half
- * of it, a quarter and so on: no instruction takes others. Of every second lane two STOREs, one behind the other. */
-static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
-    int64_t lanes = kg_numel(p->g, load);
-    *other        = 0;
-    if (step == 2) {
-        if (!kx_alternates(p->avx512, kg_dtype(p->g, load), lanes)) return 0;
-        kn_ref s = pl_store_at(p, b, load, at & ~(int64_t)1, lanes);
-        *other   = s ? pl_store_at(p, b, load, (at & ~(int64_t)1) + lanes, lanes) : 0;
-        return *other ? s : 0;
-    }
-    for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
-        int64_t from;
         pl_local(p, s, &from, &step);
         if (at >= from && at + lanes <= from + kg_numel(p->g, kg_at(p->g, s, 0)) && (at - from) % lanes == 0)
             return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
     }
     return 0;
+}
+
+/* The STORE that has what a load from `at` on takes; of every second lane two, of as many lanes each, one behind the
+ * other. */
+static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
+    int64_t lanes = kg_numel(p->g, load);
+    *other        = 0;
+    if (step == 2) {
+        if (!kx_alternates(p->avx512, kg_dtype(p->g, load), lanes)) return 0;
+        kn_ref s = pl_store_with(p, b, load, at & ~(int64_t)1, lanes);
+        kn_ref t = s ? pl_store_with(p, b, load, (at & ~(int64_t)1) + lanes, lanes) : 0;
+        bool   all = t && kg_numel(p->g, kg_at(p->g, s, 0)) == lanes && kg_numel(p->g, kg_at(p->g, t, 0)) == lanes;
+        return *other = all ? t : 0, all ? s : 0;
+    }
+    return pl_store_with(p, b, load, at, lanes);
 }
 
 /* Memory that is filled by whole registers, once each, and read by parts of one, or by every second lane of two: the

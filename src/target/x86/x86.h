@@ -11,6 +11,12 @@ static inline bool kx_compares(int op) {
            op == KN_OP_CMPEQ;
 }
 
+/* Bytes of a lane of the dtype in a register: floats are f32 at least, bools a bit of a mask (1), or a word. */
+static inline int kx_held_bytes(bool avx512, int dtype) {
+    if (dtype == KN_BOOL) return avx512 ? 1 : 4;
+    return kn_is_float(dtype) ? KN_MAX(kn_dsize(dtype), 4) : kn_dsize(dtype);
+}
+
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
