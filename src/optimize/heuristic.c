@@ -106,14 +106,14 @@ static int64_t sum_lanes(const ko_view *v, int64_t extent) {
 }
 
 /* Registers that w lanes take: what is left over one for each power of two in it. */
-static int64_t vectors_of(const ko_view *v, int64_t w) {
+static int64_t lane_vectors(const ko_view *v, int64_t w) {
     return w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
 }
 
 /* Accesses that walk so many elements of a sum. */
 static double sum_accesses(const ko_view *v, int64_t extent) {
     int64_t w = sum_lanes(v, extent);
-    return (double)(extent / w * vectors_of(v, w) + extent % w);
+    return (double)(extent / w * lane_vectors(v, w) + extent % w);
 }
 
 /* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */
@@ -197,7 +197,7 @@ static int64_t tile_registers(const ko_view *v) {
 
 /* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. */
 static int64_t most_rows(const ko_view *v, int64_t w) {
-    int64_t nv  = vectors_of(v, w);
+    int64_t nv  = lane_vectors(v, w);
     int64_t fit = (tile_registers(v) - nv) / nv;
     return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
@@ -281,7 +281,7 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
 /* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t rest = v->nest->origin[lane].extent % w;
-    return v->machine->masks && vectors_of(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
+    return v->machine->masks && lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
@@ -401,7 +401,7 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
     for (int l = 0; l < position(v->nest, lane, -1); l++)
         if (may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
-    int64_t most = (SHORT_ROWS >> v->narrow) / (vectors_of(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS));
+    int64_t most = (SHORT_ROWS >> v->narrow) / (lane_vectors(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS));
     if (row >= 0) *rows = tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
     return row;
 }
