@@ -125,7 +125,8 @@ static bool copy_loops(ko_state *s, const kn_ref *in, int n, int item, bool glob
 }
 
 /* A kernel of its own has the PARAM and nothing else: no other array, no stage, no variable. A copy in this one reads
- * no stage that is filled in the loops it copies over: the stage would be filled twice. */
+ * no stage that is filled in the loops it copies over, and no sum computed there: the stage would be filled twice, and
+ * two sums would have one loop. */
 static bool reads_apart(ko_state *s, kn_ref x, int64_t slot, bool global, const kn_ref *in, int n) {
     kn_graph *g = s->g;
     kn_ref   *order;
@@ -135,7 +136,8 @@ static bool reads_apart(ko_state *s, kn_ref x, int64_t slot, bool global, const 
     for (uint32_t i = 0; i < count && apart; i++) {
         int op = kg_op(g, order[i]);
         if (global) apart = op == KN_OP_PARAM ? kg_field(g, order[i], KN_F_PARAM_slot) == slot : op != KN_OP_BUFFER;
-        for (int k = 0; k < n && op == KN_OP_STORE; k++) apart &= !kg_depends(g, order[i], in[k]);
+        for (int k = 0; k < n && (op == KN_OP_STORE || op == KN_OP_REDUCE); k++)
+            apart &= !kg_depends(g, order[i], in[k]);
     }
     kn_free(kg_alloc(g), order, count * sizeof *order);
     return apart;
@@ -314,7 +316,7 @@ static kn_ref innermost_loop(const ko_state *s, kn_ref idx) {
     return best;
 }
 
-enum { READS_NOTHING, READS_PARAMS, READS_OWN }; /* own: what the kernel itself puts there first */
+enum { READS_NOTHING, READS_PARAMS, READS_OWN }; /* own: what the kernel itself puts there first, or sums */
 
 static int reads_memory(ko_state *s, kn_ref x) {
     kn_ref  *order;
@@ -323,7 +325,7 @@ static int reads_memory(ko_state *s, kn_ref x) {
     if (!kg_reach(s->g, &x, 1, &order, &n)) return kn_oom(s->f), READS_OWN;
     for (uint32_t i = 0; i < n; i++) {
         if (kg_op(s->g, order[i]) == KN_OP_LOAD) reads = KN_MAX(reads, READS_PARAMS);
-        if (kg_op(s->g, order[i]) == KN_OP_STORE) reads = READS_OWN;
+        if (kg_op(s->g, order[i]) == KN_OP_STORE || kg_op(s->g, order[i]) == KN_OP_REDUCE) reads = READS_OWN;
     }
     kn_free(kg_alloc(s->g), order, n * sizeof *order);
     return reads;
@@ -341,7 +343,7 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
         if (o->op == KN_OPT_PREFETCH && plain_load_of(g, l, o->arg)) {
             kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
             int    reads = r ? reads_memory(s, idx) : READS_OWN;
-            if (reads == READS_OWN) continue; /* what is read later is not there yet */
+            if (reads == READS_OWN) continue; /* what is read later is not there yet; a sum costs more than its wait */
             if (reads == READS_PARAMS && kg_min(g, kg_at(g, r, 0)) < 1) continue; /* nor in a loop that never runs */
             kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, o->more));
             if (reads == READS_PARAMS) /* what it reads must be there */
