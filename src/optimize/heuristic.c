@@ -29,6 +29,7 @@ typedef struct ko_view {
     int        outputs; /* origins that ENDs close: they come first */
     int        ops;     /* that compute values, not indices */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
+    bool       streams; /* memory sets the pace: a line of each buffer a round */
     kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
 } ko_view;
 
@@ -425,6 +426,10 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     }
     if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane))) w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
+    if (v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line) {
+        w = v->lanes; /* in halves of registers: measured (docs/decisions.md) */
+        if (split(v, at, w / 2, KN_AXIS_UPCAST, opts, n, cap)) w = 2;
+    }
     bool   product = row >= 0 && row != beside;
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
     if (!product || !masks_rest(v, lane, row, w) || !push(v, masked, opts, n, cap))
@@ -471,13 +476,35 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     return n;
 }
 
-/* What the options for that lane are predicted to cost; -2: none at all. `refused` may be NULL. */
-static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refused, kn_opt *opts, ko_cost *c) {
+/* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
+ * of them beyond the L2, and little is computed meanwhile. */
+static bool streams(const ko_view *v, int lane, const ko_cost *c) {
+    double far = 0, all = 0;
+    if (lane < 0 || v->outputs < v->nest->norigin || v->naccess < 2 || v->ngate) return false;
+    if (2 * c->arithmetic > c->memory) return false;
+    for (int i = 0; i < v->naccess; i++) {
+        bool line = kn_dsize(kg_dtype(v->g, v->access[i].node)) * v->lanes == v->machine->vector_bytes;
+        if (!line || stride_in(v, &v->access[i], lane) != 1) return false;
+    }
+    for (int l = KN_L1; l < KN_LEVELS; l++) {
+        all += c->bytes[l] + c->stored[l];
+        if (l > KN_L2) far += c->bytes[l] + c->stored[l];
+    }
+    return 2 * far > all;
+}
+
+/* The options for that lane, and what they are predicted to cost; -2: none at all. `refused` may be NULL. */
+static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refused, kn_opt *opts, int cap,
+                      ko_cost *c) {
     kn_nest nest = *v->nest;
     ko_view w    = *v;
     w.nest       = &nest;
     w.refused    = refused;
-    int n        = lane == -2 ? 0 : list_for(&w, lane, opts, KN_MAX_OPTS);
+    int n        = lane == -2 ? 0 : list_for(&w, lane, opts, cap);
+    ko_predict(model, &nest, v->machine, c);
+    if (!(w.streams = streams(v, lane, c))) return n;
+    nest = *v->nest;
+    n    = list_for(&w, lane, opts, cap);
     ko_predict(model, &nest, v->machine, c);
     return n;
 }
@@ -488,11 +515,11 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
-    weigh_lane(v, model, first, NULL, opts, &c);
+    weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c);
     double least = c.ps * 0.8;
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !may_be_lane(v, lane))) continue;
-        weigh_lane(v, model, lane, NULL, opts, &c);
+        weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c);
         if (c.ps < least) least = c.ps, best = lane;
     }
     return best;
@@ -507,7 +534,7 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
         kn_opt  opts[KN_MAX_OPTS];
         ko_cost c;
         char    what[48] = "as it is";
-        int     n        = weigh_lane(v, model, lane, &refused, opts, &c);
+        int     n        = weigh_lane(v, model, lane, &refused, opts, KN_MAX_OPTS, &c);
         if (lane >= 0)
             snprintf(what, sizeof what, "loop %d of %lld", position(v->nest, lane, -1),
                      (long long)v->nest->origin[lane].extent);
@@ -539,7 +566,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt 
     if (model) {
         int lane = choose_lane(&v, model);
         if (explain) explain_lanes(&v, model, lane, explain);
-        n = list_for(&v, lane, opts, cap);
+        n = weigh_lane(&v, model, lane, NULL, opts, cap, &(ko_cost){0});
     }
     ko_model_free(model);
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);

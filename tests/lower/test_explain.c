@@ -97,6 +97,24 @@ static void test_options(void) {
     kn_str_free(&s);
 }
 
+/* What memory sets the pace of goes a line at a time, in halves of registers; what is near, or computes, does not. */
+static void test_streams(void) {
+    static const struct {
+        const char *text, *options;
+    } of[] = {
+        {"%1 = ADD (PARAM {slot=0} [1048576]) (PARAM {slot=1} [1048576])\n", "  SPLIT:0:8:UPCAST SPLIT:0:2:UPCAST"},
+        {"%1 = ADD (PARAM {slot=0, dtype=u8} [4194304]) 3:u8\n", "  SPLIT:0:32:UPCAST SPLIT:0:2:UPCAST"},
+        {"%1 = ADD (PARAM {slot=0} [65536]) (PARAM {slot=1} [65536])\n", "  SPLIT:0:32:UPCAST SPLIT:0:2048:THREAD"},
+        {"%1 = EXP2 (EXP2 (PARAM {slot=0} [1048576]))\n", "  SPLIT:0:32:UPCAST SPLIT:0:32768:THREAD"},
+    };
+    for (int i = 0; i < KN_COUNT(of); i++) {
+        kn_str s;
+        explain(of[i].text, NULL, &s);
+        says(kn_str_c(&s), "> loop 0", of[i].options);
+        kn_str_free(&s);
+    }
+}
+
 /* Costs follow the machine's table, and columns stand one below the other. */
 static void test_columns(void) {
     kn_str s;
@@ -135,6 +153,7 @@ int main(void) {
     RUN(test_places);
     RUN(test_reasons);
     RUN(test_options);
+    RUN(test_streams);
     RUN(test_columns);
     RUN(test_book);
     return check_result();
