@@ -34,8 +34,8 @@ static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
     case KN_OP_WHERE: return k == 1 ? PART : kc_is_zero(g, s) ? 0 : LOADED; /* 0 is made by the mask */
     case KN_OP_SUB:
     case KN_OP_DIV: return k == 0 ? LOADED : PART;
+    case KN_OP_MUL: return kn_dsize(kg_dtype(g, x)) == 1 ? LOADED : PART;
     case KN_OP_ADD:
-    case KN_OP_MUL:
     case KN_OP_MULACC:
     case KN_OP_MAX:
     case KN_OP_MIN:

@@ -51,8 +51,8 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     bool whole = !co_is_narrow(dt); /* what is rounded to fewer bits is not what the f32 op gives */
     switch (op) {
     case KN_OP_ADD:
-    case KN_OP_SUB: return whole;
-    case KN_OP_MUL: return whole && size > 1;
+    case KN_OP_SUB:
+    case KN_OP_MUL: return whole;
     case KN_OP_MAX:
     case KN_OP_MIN: return fl || size < 8 || c->avx512;
     case KN_OP_MULACC:

@@ -89,6 +89,24 @@ static void en_two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int byte
     kx_done(e, n, d);
 }
 
+/* Bytes: of words, the low bytes of a * b; the high ones of (a >> 8) * (b with its low bytes 0). d is no source. */
+static void en_multiply_bytes(kx_writer *e, kn_ref n, int bytes) {
+    int d = kx_dst(e, n), t = e->v0, a = kx_get(e, en_src(e, n, 0), bytes, e->v2, n),
+        b    = kx_get(e, en_src(e, n, 1), bytes, e->v3, n);
+    kx_rm low = en_pool_lanes(e, 0x00ff, 2, bytes), high = en_pool_lanes(e, 0xff00, 2, bytes);
+    kx_put(e, kx_imm(kx_i3(KX_VPSRLWI, bytes, t, a, 0), 8));
+    en_put_rm(e, kx_i3(e->avx512 ? KX_VPANDD : KX_VPAND, bytes, d, b, KX_IN_MEM), &high);
+    kx_put(e, kx_i3(KX_VPMULLW, bytes, t, t, d));
+    kx_put(e, kx_i3(KX_VPMULLW, bytes, d, a, b));
+    if (e->avx512) { /* d & low | t */
+        en_put_rm(e, kx_imm(kx_i4(KX_VPTERNLOGD, bytes, d, t, KX_IN_MEM, 0), 0xec), &low);
+    } else {
+        en_put_rm(e, kx_i3(KX_VPAND, bytes, d, d, KX_IN_MEM), &low);
+        kx_put(e, kx_i3(KX_VPOR, bytes, d, d, t));
+    }
+    kx_done(e, n, d);
+}
+
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
 kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool less) {
@@ -593,8 +611,10 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     case KN_OP_IDIV:
     case KN_OP_MOD: kx_emit_divide_lanes(e, n, bytes); return;
     case KN_OP_MUL:
-        if (fl || kn_dsize(dt) < 8) break;
-        if (en_is_half(e, en_src(e, n, 0), false) && en_is_half(e, en_src(e, n, 1), false))
+        if (fl || kn_dsize(dt) == 2 || kn_dsize(dt) == 4) break;
+        if (kn_dsize(dt) == 1)
+            en_multiply_bytes(e, n, bytes);
+        else if (en_is_half(e, en_src(e, n, 0), false) && en_is_half(e, en_src(e, n, 1), false))
             en_two(e, n, KX_VPMULUDQ, e->avx512, bytes);
         else if (en_is_half(e, en_src(e, n, 0), true) && en_is_half(e, en_src(e, n, 1), true))
             en_two(e, n, KX_VPMULDQ, e->avx512, bytes);

@@ -467,7 +467,9 @@ bool kx_writes_early(const kx_plan *p, kn_ref n) {
     case KN_OP_ADD:
     case KN_OP_SUB:
     case KN_OP_DIV: return fl && kn_dsize(dt) < 4;
-    case KN_OP_MUL: return fl ? kn_dsize(dt) < 4 : lanes && kn_dsize(dt) == 8 && !p->avx512;
+    case KN_OP_MUL:
+        if (fl) return kn_dsize(dt) < 4;
+        return lanes && (kn_dsize(dt) == 1 || (kn_dsize(dt) == 8 && !p->avx512));
     case KN_OP_MULACC: return fl && kn_dsize(dt) < 4;
     case KN_OP_AND:
     case KN_OP_OR:
