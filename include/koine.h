@@ -96,7 +96,7 @@ typedef struct kn_config {
     const char *machine;   /* what kernels are shaped for: "host" (default), what the CPU says of itself; or "avx512",
                               "avx2", "sse2", "neon", fixed tables that give the same kernels on every machine */
     const char *cache_dir; /* folder for compiled kernels; NULL: nothing is written outside a temporary file */
-    const char *cc;        /* the C compiler to run; default $CC or "cc" */
+    const char *cc;        /* the C compiler to run; default $CC or "cc". Options behind it, as in "cc -O3", win */
     int         threads;   /* 0: KOINE_THREADS if set, else what affinity and cgroup allow */
     uint64_t    seed;      /* of kn_rand and friends; see kn_seed */
     /* resize(user, NULL, 0, n) allocates, (p, n, 0) frees, else resizes; NULL result means out of memory. */

@@ -242,8 +242,10 @@ static bool start_batch(kd_cc *c, kd_batch *b, kn_fault *f) {
     char        words[256], *save = NULL;
     int         n = 0;
     snprintf(words, sizeof words, "%.200s", kn_str_c(&c->cc));
-    for (char *w = strtok_r(words, " ", &save); w && n < 8; w = strtok_r(NULL, " ", &save)) argv[n++] = w;
+    char *word = strtok_r(words, " ", &save);
+    for (; word && *word != '-' && n < 8; word = strtok_r(NULL, " ", &save)) argv[n++] = word;
     for (int i = 0; i < KN_COUNT(cc_flags); i++) argv[n++] = cc_flags[i];
+    for (; word && n < KN_COUNT(cc_flags) + 8; word = strtok_r(NULL, " ", &save)) argv[n++] = word; /* they win */
     argv[n++] = "-o";
     argv[n++] = so;
     argv[n++] = src;

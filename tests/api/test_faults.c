@@ -126,6 +126,13 @@ static void test_compiler(void) {
     kn_context *kn = open_with("  ", NULL);
     CHECK_NEAR(run(kn, 1), 17, 0);
     kn_close(kn);
+    /* Options behind its name come last, so that they win. */
+    char last[400];
+    put("last", "#!/bin/sh\ncase \"$*\" in *-O2*-O3*) exec cc \"$@\" ;; esac\nexit 1\n", 0700);
+    snprintf(last, sizeof last, "%s -O3", in_home("last"));
+    kn = open_with(last, NULL);
+    CHECK_NEAR(run(kn, 1), 17, 0);
+    kn_close(kn);
     CHECK_EQ(entries(tmp, false), 0);
 }
 

@@ -181,31 +181,34 @@ static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const 
     kx_move_vec(e, d, from, bytes);
 }
 
-/* Lanes from the last to the first; m is where the first lane is. */
+/* The sixteen bytes of a register from the last to the first. */
+static void el_turn_blocks(kx_writer *e, int d, int bytes) {
+    if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0x4e));
+    if (bytes == 64) kx_put(e, kx_imm(kx_i4(KX_VSHUFI64X2, 64, d, d, d, 0), 0x1b));
+}
+
+/* Lanes from the last to the first, within sixteen bytes and then those: a place for each would be a second load. m is
+ * where the first lane is. */
 static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m) {
-    int    bytes = w * size, place[16];
+    int    bytes = w * size;
     bool   dbl   = size == 8;
     kx_ins first = el_further(m, size - bytes);
-    if (size <= 2) { /* within sixteen bytes, then those */
+    if (size <= 2) {
         uint8_t pick[64];
         for (int l = 0; l < bytes; l++) pick[l] = (uint8_t)(15 - (l ^ (size - 1)) % 16);
         kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool(e, pick, (size_t)bytes), 0)};
         kx_load_bits(e, d, bytes, first);
         kx_put(e, kx_with(kx_i3(KX_VPSHUFB, bytes, d, d, KX_IN_MEM), &rm));
-        if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0x4e));
-        if (bytes == 64) kx_put(e, kx_imm(kx_i4(KX_VSHUFI64X2, 64, d, d, d, 0), 0x1b));
+        el_turn_blocks(e, d, bytes);
         return;
     }
-    if (bytes == 16)
-        kx_put(e, el_like(kx_imm(kx_i3(dbl ? KX_VPERMILPDI : KX_VPERMILPSI, 16, d, KX_IN_MEM, 0), dbl ? 1 : 0x1b),
-                          &first));
-    else if (bytes == 32 && dbl)
+    if (bytes == 32 && dbl) {
         kx_put(e, el_like(kx_imm(kx_i3(KX_VPERMPDI, 32, d, KX_IN_MEM, 0), 0x1b), &first));
-    else {
-        for (int l = 0; l < w; l++) place[l] = w - 1 - l;
-        kx_load_bits(e, e->v0, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
-        kx_put(e, el_like(kx_i3(dbl ? KX_VPERMPD : KX_VPERMPS, bytes, d, e->v0, KX_IN_MEM), &first));
+        return;
     }
+    kx_put(e, el_like(kx_imm(kx_i3(dbl ? KX_VPERMILPDI : KX_VPERMILPSI, bytes, d, KX_IN_MEM, 0), dbl ? 0x55 : 0x1b),
+                      &first));
+    el_turn_blocks(e, d, bytes);
 }
 
 /* Lanes from places that a register holds, under a mask that the instruction uses up: without a gate all of them. */
