@@ -97,24 +97,20 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     return v->access || kn_oom(f);
 }
 
-/* Lanes for a reduction of that extent, so that whole vectors and the rest one by one take the fewest steps. */
-static int64_t sum_lanes(const ko_view *v, int64_t extent) {
-    int64_t best = v->lanes;
-    if (extent < 2 * best && __builtin_popcountll((uint64_t)(extent % best)) <= 2) return extent; /* in few pieces */
-    for (int64_t w = v->lanes / 2; w >= 4; w /= 2)
-        if (extent / w + extent % w < extent / best + extent % best) best = w;
-    return best;
-}
-
 /* Registers that w lanes take: what is left over one for each power of two in it. */
 static int64_t lane_vectors(const ko_view *v, int64_t w) {
     return w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
 }
 
+/* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
+static int64_t sum_lanes(const ko_view *v, int64_t extent) {
+    return extent < 2 * v->lanes ? extent : v->lanes;
+}
+
 /* Accesses that walk so many elements of a sum. */
 static double sum_accesses(const ko_view *v, int64_t extent) {
     int64_t w = sum_lanes(v, extent);
-    return (double)(extent / w * lane_vectors(v, w) + extent % w);
+    return (double)(extent / w * lane_vectors(v, w) + lane_vectors(v, extent % w));
 }
 
 /* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */

@@ -183,9 +183,8 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
         or->split     = true;
         or->tail_kind = o->tail;
         or->tail      = l->whole ? o->arg : left;
-        or->tail_type = or->reduce                                      ? KN_AXIS_REDUCE
-                        : o->target == KN_AXIS_UPCAST && !l->whole ? KN_AXIS_UPCAST
-                                                                         : KN_AXIS_LOOP;
+        bool lanes = o->target == (or->reduce ? KN_AXIS_GROUP_REDUCE : KN_AXIS_UPCAST) && !l->whole;
+        or->tail_type = lanes ? o->target : or->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
         if (o->tail != KN_TAIL_PEEL && left) rest++; /* the round that is not full */
     }
     int64_t outer = o->top ? o->arg : rest, inner = o->top ? rest : o->arg;

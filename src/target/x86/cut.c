@@ -193,11 +193,11 @@ static bool ct_falls_on(const kx_tile *s, const kx_tile *d, int64_t sr, int64_t 
     return kt_row_falls_on(s->rank, s->dims, d->dims, sr, row);
 }
 
-/* Lanes folded into one: registers of all lanes first, then halves. */
-static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w) {
+/* w lanes folded into fewer, by halves. */
+static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w, int to) {
     kn_graph *g  = c->g;
     int       dt = kg_dtype(g, v);
-    while (w > 1) {
+    while (w > to && v) {
         int half = w / 2;
         if (half == 1) {
             kn_ref x[2];
@@ -237,12 +237,12 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
             else
                 acc[k] = ct_combine(c, op, w > 1 ? dt : kg_dtype(c->g, x), w > 1 ? w : 0, acc[k], x);
         }
-    kn_ref r = 0;
-    for (int k = 0; k < nacc; k++) {
-        kn_ref x = fold && width[k] > 1 ? ct_fold_lanes(c, op, acc[k], width[k]) : acc[k];
-        if (fold && width[k] > 1 && kg_dtype(c->g, x) != kg_dtype(c->g, n))
-            x = kx_node(c, KN_OP_CAST, kg_dtype(c->g, n), 0, &x, 1);
-        r = r ? ct_combine(c, op, kg_dtype(c->g, x), 0, r, x) : x;
+    kn_ref r = acc[0];
+    for (int k = 0; k < nacc && fold && r; k++) { /* the next has half of the lanes, a quarter and so on */
+        int to = k + 1 < nacc ? width[k + 1] : 1, own = kg_dtype(c->g, n);
+        r      = ct_fold_lanes(c, op, r, width[k], to);
+        if (r && to == 1 && kg_dtype(c->g, r) != own) r = kx_node(c, KN_OP_CAST, own, 0, &r, 1);
+        if (r && k + 1 < nacc) r = ct_combine(c, op, to > 1 ? dt : own, to > 1 ? to : 0, r, acc[k + 1]);
     }
     return r;
 }
