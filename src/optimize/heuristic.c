@@ -422,14 +422,13 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     }
     if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane))) w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
-    if (v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line) {
-        w = v->lanes; /* in halves of registers: measured (docs/decisions.md) */
-        if (split(v, at, w / 2, KN_AXIS_UPCAST, opts, n, cap)) w = 2;
-    }
+    bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
+    if (halves) w = v->lanes; /* measured (docs/decisions.md) */
     bool   product = row >= 0 && row != beside;
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
     if (!product || !masks_rest(v, lane, row, w) || !push(v, masked, opts, n, cap))
         split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
+    if (halves) split(v, position(nest, lane, KN_AXIS_UPCAST), w / 2, KN_AXIS_UPCAST, opts, n, cap);
     if (product) panels(v, lane, row, w, opts, n, cap);
 }
 

@@ -139,7 +139,8 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     if (!target_fits(or, o->target))
         return or->reduce ? "a reduction splits into REDUCE, GROUP_REDUCE or UNROLL"
                           : "an output loop splits into LOOP, THREAD or UPCAST";
-    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL)
+    bool tile = ko_is_lane(l->type) && l->type == o->target && o->arg > 0 && l->extent % o->arg == 0; /* of lanes */
+    if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL && !tile)
         return "the loop is already expanded or parallel";
     if (o->arg < 1 || o->arg > l->extent) return "the factor must be between 1 and the loop's extent";
     if (or->carried || (or->meets && o->target == KN_AXIS_UPCAST))

@@ -102,8 +102,8 @@ static void test_streams(void) {
     static const struct {
         const char *text, *options;
     } of[] = {
-        {"%1 = ADD (PARAM {slot=0} [1048576]) (PARAM {slot=1} [1048576])\n", "  SPLIT:0:8:UPCAST SPLIT:0:2:UPCAST"},
-        {"%1 = ADD (PARAM {slot=0, dtype=u8} [4194304]) 3:u8\n", "  SPLIT:0:32:UPCAST SPLIT:0:2:UPCAST"},
+        {"%1 = ADD (PARAM {slot=0} [1048576]) (PARAM {slot=1} [1048576])\n", "  SPLIT:0:16:UPCAST SPLIT:1:8:UPCAST"},
+        {"%1 = ADD (PARAM {slot=0, dtype=u8} [4194304]) 3:u8\n", "  SPLIT:0:64:UPCAST SPLIT:1:32:UPCAST"},
         {"%1 = ADD (PARAM {slot=0} [65536]) (PARAM {slot=1} [65536])\n", "  SPLIT:0:32:UPCAST SPLIT:0:2048:THREAD"},
         {"%1 = EXP2 (EXP2 (PARAM {slot=0} [1048576]))\n", "  SPLIT:0:32:UPCAST SPLIT:0:32768:THREAD"},
     };
