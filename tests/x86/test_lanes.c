@@ -120,15 +120,16 @@ static void whole_numbers_of_floats(kn_context *kn) {
 }
 
 static void integers(kn_context *kn) {
-    static const int dtypes[] = {KN_I8, KN_U8, KN_I16, KN_U16, KN_I32, KN_U32};
+    static const int dtypes[] = {KN_I8, KN_U8, KN_I16, KN_U16, KN_I32, KN_U32, KN_I64};
     for (int k = 0; k < KN_COUNT(dtypes); k++) {
-        int      dt = dtypes[k], n = 1 << 16;
+        int      dt = dtypes[k], n = 1 << 16, shift = kn_dsize(dt) == 8 ? 0 : 32;
         uint64_t seed = 1;
         for (int i = 0; i < n; i++) {
-            static const int64_t least[] = {0, 1, -1, 2, -2, 127, -128, 32767, -32768, INT32_MAX, INT32_MIN, 7};
+            static const int64_t least[] = {0,     1,      -1,        2,         -2,        127,      -128,
+                                            32767, -32768, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 7};
             seed                         = seed * 6364136223846793005u + 1442695040888963407u;
-            a_value[i].i = kn_dsize(dt) == 1 ? i & 255 : i % 5 ? (int64_t)(seed >> 32) : least[i / 5 % 12];
-            b_value[i].i = kn_dsize(dt) == 1 ? i >> 8 : i % 3 ? (int64_t)(seed >> (i % 61)) : least[i / 3 % 12];
+            a_value[i].i = kn_dsize(dt) == 1 ? i & 255 : i % 5 ? (int64_t)(seed >> shift) : least[i / 5 % 14];
+            b_value[i].i = kn_dsize(dt) == 1 ? i >> 8 : i % 3 ? (int64_t)(seed >> (i % 61)) : least[i / 3 % 14];
         }
         kn_tensor *a = tensor_of(kn, a_value, a_bytes, dt, n), *b = tensor_of(kn, b_value, b_bytes, dt, n);
         compare(kn_mul(a, b), KN_OP_MUL, dt, dt, n);
@@ -190,10 +191,15 @@ static void on_avx512(void) {
 static void on_avx2(void) {
     on("x86:avx2");
 }
+static void on_four_registers(void) {
+    on("x86:avx512:regs=4");
+    on("x86:avx2:regs=4");
+}
 
 int main(void) {
     RUN(on_avx2);
     RUN(on_avx512);
+    RUN(on_four_registers);
     return check_result();
 }
 #else

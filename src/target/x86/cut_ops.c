@@ -68,7 +68,7 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_SHL:
     case KN_OP_SHR: return co_shift_form(c, dt, by);
     case KN_OP_IDIV:
-    case KN_OP_MOD: return kx_divides_lanes(dt, by);
+    case KN_OP_MOD: return kx_divides_lanes(dt, by, c->avx512);
     case KN_OP_WHERE: return true;
     default: return false;
     }

@@ -133,8 +133,8 @@ void kx_emit_divide(kx_writer *e, kn_ref n) {
 
 /* ---- lanes ----------------------------------------------------------------------------------------------------- */
 
-bool kx_divides_lanes(int dtype, int64_t by) {
-    return dtype == KN_I32 && by > 2 && by == (int32_t)by && !ed_is_power(by);
+bool kx_divides_lanes(int dtype, int64_t by, bool avx512) {
+    return (dtype == KN_I32 || (dtype == KN_I64 && avx512)) && by > 2 && by == (int32_t)by && !ed_is_power(by);
 }
 
 static void ed_with(kx_writer *e, kx_form_id form, int bytes, int d, int a, uint64_t bits, int size) {
@@ -143,8 +143,49 @@ static void ed_with(kx_writer *e, kx_form_id form, int bytes, int d, int a, uint
     kx_put(e, kx_with(kx_i3(form, bytes, d, a, KX_IN_MEM), &m));
 }
 
-/* Of i32, by a constant that kx_divides_lanes takes; d is no source. Products of even lanes, then of odd ones. */
+/* t = u, x without its sign: x of x >= 0, ~x of others. */
+static void ed_without_sign(kx_writer *e, int bytes, int t, int x) {
+    kx_put(e, kx_imm(kx_i3(KX_VPSRAQI, bytes, t, x, 0), 63));
+    kx_put(e, kx_i3(KX_VPXORQ, bytes, t, t, x));
+}
+
+/* Of i64: the high half of the product with m = h 2^32 + k, by four products of halves. d is no source; u is made twice,
+ * as there are two registers beside d. */
+static void ed_wide_lanes(kx_writer *e, kn_ref n, int bytes) {
+    int64_t  c = kg_const_int(e->g, kg_at(e->g, n, 1));
+    int      l = ed_log(c), d = kx_dst(e, n), x = kx_get(e, kg_at(e->g, n, 0), bytes, e->v2, n), t = e->v0, s = e->v3;
+    uint64_t m = ed_quotient((uint64_t)c, l) + 1, h = m >> 32, k = m & UINT32_MAX;
+    ed_without_sign(e, bytes, t, x);
+    kx_put(e, kx_imm(kx_i3(KX_VPSRLQI, bytes, s, t, 0), 32));
+    ed_with(e, KX_VPMULUDQ, bytes, d, t, k, 8);
+    kx_put(e, kx_imm(kx_i3(KX_VPSRLQI, bytes, d, d, 0), 32));
+    ed_with(e, KX_VPMULUDQ, bytes, t, s, k, 8);
+    kx_put(e, kx_i3(KX_VPADDQ, bytes, d, d, t));
+    ed_with(e, KX_VPMULUDQ, bytes, s, s, h, 8);
+    kx_put(e, kx_imm(kx_i3(KX_VPSRLQI, bytes, t, d, 0), 32));
+    kx_put(e, kx_i3(KX_VPADDQ, bytes, s, s, t));
+    ed_with(e, KX_VPANDQ, bytes, d, d, UINT32_MAX, 8);
+    ed_without_sign(e, bytes, t, x);
+    ed_with(e, KX_VPMULUDQ, bytes, t, t, h, 8);
+    kx_put(e, kx_i3(KX_VPADDQ, bytes, d, d, t));
+    kx_put(e, kx_imm(kx_i3(KX_VPSRLQI, bytes, d, d, 0), 32));
+    kx_put(e, kx_i3(KX_VPADDQ, bytes, d, d, s));
+    if (l > 1) kx_put(e, kx_imm(kx_i3(KX_VPSRLQI, bytes, d, d, 0), l - 1));
+    kx_put(e, kx_imm(kx_i3(KX_VPSRAQI, bytes, t, x, 0), 63));
+    kx_put(e, kx_i3(KX_VPXORQ, bytes, d, d, t));
+    if (kx_op(e->g, n) == KN_OP_MOD) {
+        ed_with(e, KX_VPMULLQ, bytes, d, d, (uint64_t)c, 8);
+        kx_put(e, kx_i3(KX_VPSUBQ, bytes, d, x, d));
+    }
+    kx_done(e, n, d);
+}
+
+/* By a constant that kx_divides_lanes takes; d is no source. Of i32 products of even lanes, then of odd ones. */
 void kx_emit_divide_lanes(kx_writer *e, kn_ref n, int bytes) {
+    if (kn_dsize(kg_dtype(e->g, n)) == 8) {
+        ed_wide_lanes(e, n, bytes);
+        return;
+    }
     int64_t    c = kg_const_int(e->g, kg_at(e->g, n, 1));
     int        l = ed_log(c), d = kx_dst(e, n), x = kx_get(e, kg_at(e->g, n, 0), bytes, e->v2, n), t = e->v0;
     kx_form_id exclusive = e->avx512 ? KX_VPXORD : KX_VPXOR, both = e->avx512 ? KX_VPANDD : KX_VPAND;

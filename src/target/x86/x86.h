@@ -25,7 +25,7 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
 /* Bytes and words are shuffled into sixteen bytes of a register if they lie within so many (emit_narrow.c). */
 enum { KX_NEAR = 64 };
 /* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
-bool kx_divides_lanes(int dtype, int64_t by);
+bool kx_divides_lanes(int dtype, int64_t by, bool avx512);
 /* Every second lane of two such registers takes a shuffle or two (emit_memory.c). Bytes, and words on AVX2, do not. */
 bool kx_alternates(bool avx512, int dtype, int64_t lanes);
 /* Render (emit.c). */
