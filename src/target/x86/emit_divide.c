@@ -149,8 +149,8 @@ static void ed_without_sign(kx_writer *e, int bytes, int t, int x) {
     kx_put(e, kx_i3(KX_VPXORQ, bytes, t, t, x));
 }
 
-/* Of i64: the high half of the product with m = h 2^32 + k, by four products of halves. d is no source; u is made twice,
- * as there are two registers beside d. */
+/* Of i64: the high half of the product with m = h 2^32 + k, by four products of halves. d is no source; there are two
+ * registers beside it, so u is made twice. */
 static void ed_wide_lanes(kx_writer *e, kn_ref n, int bytes) {
     int64_t  c = kg_const_int(e->g, kg_at(e->g, n, 1));
     int      l = ed_log(c), d = kx_dst(e, n), x = kx_get(e, kg_at(e->g, n, 0), bytes, e->v2, n), t = e->v0, s = e->v3;
