@@ -205,23 +205,16 @@ static kn_ref repeat_lanes(kl_grow *e, kn_ref x, const int64_t *like) {
     return kg_expand(e->g, kg_reshape(e->g, x, have, e->rank), like, e->rank);
 }
 
-/* Elements of a tile laid out row by row, those whose place on `axis` is below `most` (the others in full) and shifted
- * along it by `from`, or at the loops of s where `loops` says which axes they walk. */
-static kn_ref tile_places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from, kl_sum *s,
-                          const bool *loops) {
+/* Elements of a tile laid out row by row, those whose place on `axis` is below `most` (the others in full), shifted
+ * along it by `from`. */
+static kn_ref tile_places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from) {
     kn_graph *g  = e->g;
     kn_ref    at = kg_idx(g, 0);
     int64_t   stride = 1;
     for (int a = rank; a-- > 0; stride *= dims[a]) {
         int64_t size = a == axis ? most : dims[a];
         kn_ref  i    = kg_idx(g, a == axis ? from : 0);
-        if (size > 1 && loops && loops[a]) {
-            kn_ref r                 = kg_range(g, kg_idx(g, size), e->next_id++, KN_AXIS_REDUCE);
-            s->loop[s->nloop++]      = r;
-            i                        = kg_op2(g, KN_OP_ADD, i, r);
-        } else if (size > 1) {
-            i = kg_op2(g, KN_OP_ADD, i, kg_iota(g, size, e->next_id++, KN_AXIS_UPCAST, rank, a));
-        }
+        if (size > 1) i = kg_op2(g, KN_OP_ADD, i, kg_iota(g, size, e->next_id++, KN_AXIS_UPCAST, rank, a));
         at = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, stride)));
     }
     return at;
@@ -233,7 +226,7 @@ static kn_ref lay_down(kl_grow *e, kn_ref tile) {
     int            rank;
     const int64_t *dims  = kg_shape(g, tile, &rank);
     kn_ref         local = kg_buffer(g, e->next_reg++, kg_numel(g, tile), kg_dtype(g, tile), 0, KN_LOCAL);
-    kn_ref         at    = tile_places(e, dims, rank, -1, 0, 0, NULL, NULL);
+    kn_ref         at    = tile_places(e, dims, rank, -1, 0, 0);
     kn_ref         laid  = kg_store(g, kg_index(g, local, &at, 1), tile, 0);
     return laid ? kg_after(g, local, &laid, 1) : 0;
 }
@@ -243,23 +236,41 @@ static kn_ref take_up(kl_grow *e, kn_ref local, kn_ref at, const int64_t *like) 
     return x ? repeat_lanes(e, x, like) : 0;
 }
 
-/* The lanes of a fold meet in LOCAL memory: the two halves of the tile are combined as long as there are two, and a
- * loop takes up what is left. */
+/* More lanes along the axis, of the identity: `to` in all, which is what dims has then. */
+static bool fill_lanes(kl_grow *e, const kl_sum *s, int64_t *dims, int rank, int axis, int64_t to, kn_ref *out) {
+    kn_graph *g   = e->g;
+    int64_t   had = dims[axis], size = 1;
+    dims[axis]    = to;
+    for (int a = 0; a < rank; a++) size *= dims[a];
+    for (int k = 0; k < s->n; k++) {
+        kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, out[k]), 0, KN_LOCAL);
+        kn_ref at    = tile_places(e, dims, rank, axis, had, 0);
+        kn_ref more  = tile_places(e, dims, rank, axis, to - had, had);
+        kn_ref all   = tile_places(e, dims, rank, -1, 0, 0);
+        kn_ref put[] = {kg_store(g, kg_index(g, local, &at, 1), out[k], 0),
+                        kg_store(g, kg_index(g, local, &more, 1), s->identity[k], 0)};
+        if (!put[0] || !put[1] || !(out[k] = take_up(e, kg_after(g, local, put, 2), all, dims))) return false;
+    }
+    return true;
+}
+
+/* The lanes of a fold meet in LOCAL memory: the two halves of the tile are combined until there is one. */
 static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, kn_ref *out) {
     int     rank = kg_rank(e->g, out[0]);
-    bool    left[KN_MAX_RANK] = {false}, any = false;
     int64_t dims[KN_MAX_RANK];
-    kl_sum  rest = {.reduce = s->reduce, .combine = s->combine, .n = s->n};
     memcpy(dims, kg_shape(e->g, out[0], NULL), (size_t)rank * sizeof *dims);
     for (int i = 0; i < n; i++) {
-        int a = (int)axis[i];
-        for (; dims[a] % 2 == 0; dims[a] /= 2) {
+        int     a  = (int)axis[i];
+        int64_t to = 1;
+        while (to < dims[a]) to *= 2;
+        if (to > dims[a] && !fill_lanes(e, s, dims, rank, a, to, out)) return false;
+        for (; dims[a] > 1; dims[a] /= 2) {
             kn_ref  x[KN_MAX_FOLD], y[KN_MAX_FOLD], whole[KN_MAX_FOLD];
             int64_t like[KN_MAX_RANK], half = dims[a] / 2;
             memcpy(like, dims, (size_t)rank * sizeof *like);
             like[a] = half;
-            kn_ref low = tile_places(e, dims, rank, a, half, 0, NULL, NULL),
-                   high = tile_places(e, dims, rank, a, half, half, NULL, NULL);
+            kn_ref low = tile_places(e, dims, rank, a, half, 0),
+                   high = tile_places(e, dims, rank, a, half, half);
             for (int k = 0; k < s->n; k++) {
                 whole[k] = lay_down(e, out[k]);
                 if (!(x[k] = take_up(e, whole[k], low, like)) || !(y[k] = take_up(e, whole[k], high, like)))
@@ -268,17 +279,8 @@ static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, 
             if (!combine(e, s, x, y)) return false;
             memcpy(out, x, (size_t)s->n * sizeof *out);
         }
-        any |= left[a] = dims[a] > 1;
     }
-    if (!any) return true;
-    int64_t like[KN_MAX_RANK];
-    for (int a = 0; a < rank; a++) like[a] = left[a] ? 1 : dims[a];
-    kn_ref at = tile_places(e, dims, rank, -1, 0, 0, &rest, left);
-    for (int k = 0; k < s->n; k++) {
-        rest.identity[k] = s->identity[k];
-        if (!(rest.x[k] = take_up(e, lay_down(e, out[k]), at, like))) return false;
-    }
-    return accumulate(e, &rest, out);
+    return true;
 }
 
 static bool meet_lanes(kl_grow *e, const kl_sum *s, kn_ref *out) {
