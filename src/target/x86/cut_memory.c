@@ -377,6 +377,17 @@ static kn_ref cm_store_element(kx_cut *c, kn_ref n, const cm_address *a, const k
     return kg_store(g, place, x, gt);
 }
 
+/* A load whose lanes come one by one from computed places: what stores them does so one by one too, and waits for no
+ * wide load of what was just written in parts. */
+static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
+    kx_tile    t;
+    cm_address a;
+    if (kg_op(c->g, n) != KN_OP_LOAD || kg_nsrc(c->g, n) > 1 || kx_is_register(c->g, kg_at(c->g, n, 0))) return false;
+    kx_tile_of(c, n, &t);
+    return cm_find_address(c, kg_at(c->g, n, 0), &t, &a) && !a.plain &&
+           !cm_gathers(c, kg_at(c->g, n, 0), kg_dtype(c->g, n), w);
+}
+
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {
     kn_graph *g  = c->g;
     kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
@@ -397,7 +408,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     }
     bool    run   = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt, w))
                               : step && still && cm_moves_apart(dt, w, step);
-    if (run) {
+    if (run && !(w > 1 && cm_by_elements(c, kg_at(g, n, 1), w))) {
         if (gate && !(gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;

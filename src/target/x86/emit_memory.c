@@ -221,6 +221,7 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, kn_ref gate,
     kx_ins     i    = el_like(kx_i3(form, bytes, d, KX_IN_MEM, e->avx512 ? 0 : v), m);
     i.scale         = (uint8_t)size;
     i.index         = (uint8_t)kx_get(e, places, KN_MAX(16, w * far), e->v2, n);
+    if (!gate) kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, d, d, d)); /* or it waits for what d was */
     if (e->avx512) {
         if (gate)
             kx_put(e, kx_i2(KX_KMOVQ, 0, KX_K0, kx_mask(e, gate, KX_K0)));
