@@ -36,7 +36,7 @@ static bool ev_side_by_side(const ev *e, const ev_cell *view) {
         case KN_OP_SHRINK:
             if (!rows) return false;
             break;
-        case KN_OP_PERMUTE: case KN_OP_FLIP: case KN_OP_EXPAND: return false;
+        case KN_OP_PERMUTE: case KN_OP_FLIP: case KN_OP_EXPAND: case KN_OP_STACK: return false;
         case KN_OP_INDEX:
             for (uint32_t i = 1; i < view->nsrc; i++)
                 if (e->cell[view->src[i]].numel != 1) return false;

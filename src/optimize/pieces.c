@@ -233,9 +233,61 @@ static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins
     return kg_edit(s->g, x, gate_piece, &(ko_gating){s, v, origins, n, gates});
 }
 
+/* A stage's buffer, and a lane's part of it. */
+typedef struct ko_room {
+    kn_ref  was, now, lane;
+    int64_t size;
+} ko_room;
+
+typedef struct ko_rooms {
+    ko_room room[KN_MAX_STAGES];
+    int     n;
+} ko_rooms;
+
+/* The buffer that a STORE writes. */
+static kn_ref stored_in(const kn_graph *g, kn_ref store) {
+    kn_ref b = kg_at(g, store, 0);
+    while (kg_op(g, b) != KN_OP_BUFFER) b = kg_at(g, b, 0);
+    return b;
+}
+
+/* x for other iterations than the body's, in loops of its own: with buffers of its own for what is staged in them. */
+static kn_ref copy_apart(ko_state *s, const ko_variant *v, const kn_ref *to, kn_ref x, kn_ref range, ko_rooms *rooms) {
+    kn_graph *g = s->g;
+    kn_ref   *order, from[KN_MAX_NEST + KN_MAX_STAGES], now[KN_MAX_NEST + KN_MAX_STAGES];
+    uint32_t  count;
+    int       n = v->nsub;
+    bool      ok = true;
+    memcpy(from, v->from, (size_t)n * sizeof *from);
+    memcpy(now, to, (size_t)n * sizeof *now);
+    if (!kg_reach(g, &x, 1, &order, &count)) return kn_oom(s->f), 0;
+    for (uint32_t i = 0; i < count && ok; i++) {
+        kn_ref st = order[i];
+        if (kg_op(g, st) != KN_OP_STORE || kg_space(g, kg_at(g, st, 0)) != KN_LOCAL) continue;
+        if (!kg_depends(g, st, range)) continue;
+        kn_ref b = stored_in(g, st);
+        int    at = 0;
+        while (at < n && from[at] != b) at++;
+        kn_ref had = at < n ? now[at] : b;
+        if (!(ok = at < KN_COUNT(from) && rooms->n < KN_MAX_STAGES)) break;
+        now[at]  = kg_buffer(g, s->next_local++, kg_numel(g, had), kg_dtype(g, had), 0, KN_LOCAL);
+        from[at] = b;
+        n += at == n;
+        for (int r = 0, all = rooms->n; r < all && at < v->nsub; r++)
+            if (rooms->room[r].now == had) {
+                rooms->room[rooms->n]       = rooms->room[r];
+                rooms->room[rooms->n++].now = now[at];
+                break;
+            }
+    }
+    kn_free(kg_alloc(g), order, count * sizeof *order);
+    if (!ok) return kn_fail(s->f, KN_ERR_UNSUPPORTED, "optimize: too many stages"), 0;
+    return kg_substitute(g, x, from, now, n);
+}
+
 /* A prefix along a range that fell into parts: what stands before the piece, the blocks before this one, and the prefix
  * within the block. */
-static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn_ref p) {
+static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn_ref p, ko_rooms *rooms) {
     kn_graph *g  = s->g;
     int       op = (int)kg_field(g, p, KN_F_REDUCE_op), dt = kg_dtype(g, p);
     kn_ref    x = kg_at(g, p, 0), to[KN_MAX_NEST], at = v->base[k], all = 0;
@@ -244,7 +296,7 @@ static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn
     if (!kg_is_const(g, at, 0)) { /* everything before the piece */
         kn_ref q = ko_new_range(s, at, KN_AXIS_REDUCE, 0, KN_MAX_NEST);
         to[k]    = q;
-        kn_ref y = q ? kg_substitute(g, x, v->from, to, v->nsub) : 0;
+        kn_ref y = q ? copy_apart(s, v, to, x, v->from[k], rooms) : 0;
         all      = y ? kg_reduce_ranges(g, y, op, &q, 1) : 0;
         if (!all) return 0;
     }
@@ -261,7 +313,7 @@ static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn
             kn_ref block = kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_ADD, r, kg_idx(g, -1)), step);
             kn_ref gate  = kg_op2(g, KN_OP_CMPLT, kg_idx(g, 0), r);
             to[k]        = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_ADD, at, block), t);
-            y            = kg_substitute(g, x, v->from, to, v->nsub);
+            y            = copy_apart(s, v, to, x, v->from[k], rooms);
             y            = y ? gate_accesses(s, v, &origin, 1, &gate, y) : 0;
             y            = y ? kg_reduce_ranges(g, y, op, &t, 1) : 0;
             y            = y ? kg_op3(g, KN_OP_WHERE, gate, y, kg_identity(g, op, dt)) : 0;
@@ -277,7 +329,8 @@ static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn
     return y && all ? kg_op2(g, op, all, y) : y;
 }
 
-static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body) {
+static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body,
+                           ko_rooms *rooms) {
     kn_graph *g = s->g;
     kn_ref   *order;
     uint32_t  count;
@@ -289,7 +342,7 @@ static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n
             if (kg_at(g, closer, (uint32_t)k + 1) != kg_at(g, order[i], 1)) continue;
             if (kg_op(g, v->to[k]) == KN_OP_RANGE) continue;
             ok = v->nsub < KN_MAX_NEST || kn_fail(s->f, KN_ERR_UNSUPPORTED, "optimize: too many prefixes");
-            kn_ref now = ok ? own_prefix(s, v, k, origins[k], order[i]) : 0;
+            kn_ref now = ok ? own_prefix(s, v, k, origins[k], order[i], rooms) : 0;
             if (!(ok = now != 0)) break;
             v->from[v->nsub] = order[i];
             v->to[v->nsub++] = now;
@@ -297,13 +350,6 @@ static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n
     }
     kn_free(kg_alloc(g), order, count * sizeof *order);
     return ok ? body : 0;
-}
-
-/* The buffer that a STORE writes. */
-static kn_ref stored_in(const kn_graph *g, kn_ref store) {
-    kn_ref b = kg_at(g, store, 0);
-    while (kg_op(g, b) != KN_OP_BUFFER) b = kg_at(g, b, 0);
-    return b;
 }
 
 /* Number among the lanes of the range's piece, and how many there are; 0: it has none. */
@@ -321,16 +367,14 @@ static kn_ref lanes_of(ko_state *s, const ko_variant *v, int origin, int64_t *co
     return at;
 }
 
-typedef struct ko_room { kn_ref was, now, lane; int64_t size; } ko_room; /* a stage's buffer, and a lane's part of it */
-
 /* Stages that are filled anew for each value of a range, which the address does not tell: a copy of the body gets
  * buffers of its own, and where the range became lanes, each lane a part of the buffer. */
-static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_variant *v, ko_room *room, int *nroom) {
+static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_variant *v, ko_rooms *rooms) {
     kn_graph *g = s->g;
     kn_ref   *order;
     uint32_t  count;
     bool      ok = true;
-    *nroom       = 0;
+    rooms->n     = 0;
     if (!kg_reach(g, &body, 1, &order, &count)) return kn_oom(s->f);
     for (uint32_t i = 0; i < count && ok; i++) {
         kn_ref  st = order[i], lane = 0;
@@ -363,17 +407,15 @@ static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_v
         if (!kn_mul_ok(size, lanes, &all) || all > KN_STAGE_BYTES / item)
             ok = kn_fail(s->f, KN_ERR_ARG, "optimize: %lld lanes of what is staged do not fit LOCAL memory",
                          (long long)lanes);
-        if (!ok || !(ok = v->nsub < KN_MAX_NEST && *nroom < KN_MAX_STAGES)) break;
+        if (!ok || !(ok = v->nsub < KN_MAX_NEST && rooms->n < KN_MAX_STAGES)) break;
         kn_ref now       = kg_buffer(g, s->next_local++, all, kg_dtype(g, b), 0, KN_LOCAL);
         v->from[v->nsub] = b;
         v->to[v->nsub++] = now;
-        if (lane) room[(*nroom)++] = (ko_room){b, now, lane, size};
+        if (lane) rooms->room[rooms->n++] = (ko_room){b, now, lane, size};
     }
     kn_free(kg_alloc(g), order, count * sizeof *order);
     return ok;
 }
-
-typedef struct ko_rooms { const ko_room *room; int n; } ko_rooms;
 
 static kn_ref in_room(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     const ko_rooms *all = user;
@@ -391,17 +433,16 @@ static kn_ref in_room(void *user, kn_graph *g, kn_ref was, kn_ref now) {
 }
 
 /* Addresses in the larger buffers: each lane in its part. */
-static kn_ref in_rooms(kn_graph *g, kn_ref x, const ko_room *room, int n) {
-    return n ? kg_edit(g, x, in_room, &(ko_rooms){room, n}) : x;
+static kn_ref in_rooms(kn_graph *g, kn_ref x, ko_rooms *rooms) {
+    return rooms->n ? kg_edit(g, x, in_room, rooms) : x;
 }
 
 kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body, int op) {
     kn_graph *g = s->g;
-    ko_room room[KN_MAX_STAGES];
-    int     nroom;
-    if (!own_stages(s, origins, n, body, v, room, &nroom)) return 0;
-    if (op < 0 && !own_prefixes(s, closer, origins, n, v, body)) return 0; /* over the stages' new buffers */
-    kn_ref x = in_rooms(g, kg_substitute(g, body, v->from, v->to, v->nsub), room, nroom);
+    ko_rooms  rooms;
+    if (!own_stages(s, origins, n, body, v, &rooms)) return 0;
+    if (op < 0 && !own_prefixes(s, closer, origins, n, v, body, &rooms)) return 0; /* over the stages' new buffers */
+    kn_ref x = in_rooms(g, kg_substitute(g, body, v->from, v->to, v->nsub), &rooms);
     kn_ref gate = 0;
     for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
     if (!x || !gate) return x;
