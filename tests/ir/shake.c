@@ -7,7 +7,8 @@
 
 typedef struct shaker {
     const corpus_case *c;
-    uint8_t           *combine; /* by node: stands in the combine of a fold */
+    uint8_t           *combine; /* by node: stands in the combine of a fold, */
+    uint8_t           *fed;     /* or is what the fold combines: it stands for the rounding there */
     uint64_t           seed;
 } shaker;
 
@@ -22,19 +23,24 @@ static double last_bits(int dt) {
     }
 }
 
-/* Floats by 1 + some last bits and 1 - as many, in a pattern along the last axis that is the node's own; and off by
- * some last bits of 1/8: what is 0 because two values are the same is nearly 0 where they are summed in another
+/* Floats by 1 + some last bits and 1 - as many, in a pattern along the axes that is the node's own; and off by some
+ * last bits of 1/8: what is 0 because two values are the same is nearly 0 where they are summed in another
  * order. */
 static kn_ref shake(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     const shaker *s  = user;
     int           op = kg_op(g, was), dt = kg_dtype(g, was), rank;
-    if (!kn_is_float(dt) || s->combine[was] || (was <= s->c->now_root && s->c->exact[was])) return now;
-    if (!kn_is_alu(op) && op != KN_OP_REDUCE && op != KN_OP_GETTUPLE) return now;
+    bool          fed = s->fed[was];
+    if (!kn_is_float(dt) || s->combine[was] || (was <= s->c->now_root && s->c->exact[was] && !fed)) return now;
+    if (!kn_is_alu(op) && op != KN_OP_REDUCE && op != KN_OP_GETTUPLE && !fed) return now;
     if (op == KN_OP_NEG || op == KN_OP_WHERE || op == KN_OP_MAX || op == KN_OP_MIN) return now;
     uint64_t       bits = kn_threefry2x32(s->seed, was) & INT32_MAX;
     const int64_t *d    = kg_shape(g, now, &rank);
     double         e    = last_bits(dt) * (double)(1 + bits % 3);
-    kn_ref         at   = rank ? kg_iota(g, d[rank - 1], 0, KN_AXIS_LOOP, rank, rank - 1) : kg_idx(g, 0);
+    kn_ref         at   = kg_idx(g, 0);
+    for (int a = rank; a-- > 0;) {
+        kn_ref i = kg_iota(g, d[a], a, KN_AXIS_LOOP, rank, a);
+        at       = a == rank - 1 ? i : kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, 7 * (rank - a))));
+    }
     at = kg_op2(g, KN_OP_MOD, at, kg_idx(g, 31));
     kn_ref up = kg_op2(g, KN_OP_MOD, kg_op2(g, KN_OP_SHR, kg_idx(g, (int64_t)bits), at), kg_idx(g, 2));
     up        = kg_op2(g, KN_OP_CMPNE, up, kg_idx(g, 0));
@@ -44,12 +50,20 @@ static kn_ref shake(void *user, kn_graph *g, kn_ref was, kn_ref now) {
 
 bool corpus_shaken(corpus_case *c, uint64_t seed, kn_value *value, int *n, kn_fault *f) {
     kn_graph *g     = c->now;
-    shaker    s     = {c, calloc((size_t)kg_count(g) + 1, 1), seed};
+    shaker    s     = {c, calloc((size_t)kg_count(g) + 1, 1), calloc((size_t)kg_count(g) + 1, 1), seed};
     kn_ref    src[CORPUS_MAX], root = c->now_root;
     uint32_t  count = 0;
-    if (!s.combine) return kn_oom(f);
+    if (!s.combine || !s.fed) {
+        free(s.combine);
+        free(s.fed);
+        return kn_oom(f);
+    }
     for (kn_ref id = root; id > 0; id--) {
-        if (kg_is_fold(g, id)) s.combine[kg_at(g, kg_at(g, id, 0), 0)] = 1;
+        kn_fold_parts p;
+        if (kg_is_fold(g, id) && kg_fold_parts(g, kg_at(g, id, 0), &p)) {
+            s.combine[kg_at(g, kg_at(g, id, 0), 0)] = 1;
+            for (int k = 0; k < p.n; k++) s.fed[p.element[k]] = 1;
+        }
         for (uint32_t k = 0; s.combine[id] && k < kg_nsrc(g, id); k++) s.combine[kg_at(g, id, k)] = 1;
     }
     if (kg_op(g, root) == KN_OP_SINK) {
@@ -58,6 +72,7 @@ bool corpus_shaken(corpus_case *c, uint64_t seed, kn_value *value, int *n, kn_fa
     }
     kn_ref now = kg_edit(g, root, shake, &s);
     free(s.combine);
+    free(s.fed);
     *n = CORPUS_MAX;
     return now ? kn_eval(g, now, c->slot, c->nslots, value, n, NULL, f)
                : kn_fail(f, kg_fault(g)->code, "%s", kg_fault(g)->text);
