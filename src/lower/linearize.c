@@ -27,7 +27,7 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8, AWAITED = 2 };
 enum { SCALAR, VECTOR, MASK, BANKS };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
@@ -109,7 +109,7 @@ static int put_run(kl_run_order *o, int root, int *effect, int m) {
         o->depth_first[m] = at;
         o->at[at]         = m++;
         o->effect[at]     = *effect;
-        *effect += kg_op(o->g, o->item[at].node) == KN_OP_STORE;
+        *effect += kg_op(o->g, o->item[at].node) == KN_OP_STORE && o->used[at] != AWAITED;
         o->next[at]       = UINT32_MAX;
         top--;
     }
@@ -281,7 +281,9 @@ static bool stands_behind(const kl_run_order *o, int i) {
     return true;
 }
 
-/* What two stores are made of, an item of each in turn, in the order that each has alone, the second so far behind. */
+/* What two stores are made of, an item of each in turn, in the order that each has alone. The one that has most left
+ * goes on, the second at a tie, or so far behind: what it reads lies behind what the first reads, and caches that are
+ * asked for the later line first were measured to be faster (docs/decisions.md). */
 static void pair_stores(kl_run_order *o, const int *base, int *out, int n, int stores, int lag) {
     int *start = (int *)&o->next[o->from], *by_store = o->stack, m = 0; /* of this run: counted anew behind */
     memset(start, 0, (size_t)n * sizeof *start);
@@ -289,11 +291,12 @@ static void pair_stores(kl_run_order *o, const int *base, int *out, int n, int s
     for (int s = stores, end = n; s >= 0; s--) end = start[s] = end - start[s];
     for (int k = 0; k < n; k++) by_store[start[o->effect[base[k]]]++] = base[k]; /* start: now the end */
     for (int s = 0, a = 0; s <= stores; s += 2) {
-        int first = a, mid = start[s], b = mid, end = s < stores ? start[s + 1] : mid;
+        int mid = start[s], b = mid, end = s < stores ? start[s + 1] : mid;
         while (a < mid || b < end) {
-            if (a < mid) o->held[out[m++] = by_store[a++]] = 1;
-            if (b < end && (a == mid || (a >= first + lag && stands_behind(o, by_store[b]))))
-                o->held[out[m++] = by_store[b++]] = 1;
+            bool second = b < end && (a == mid || (end - b >= mid - a + lag && stands_behind(o, by_store[b])));
+            int  next   = by_store[second ? b++ : a++];
+            o->held[next] = 1;
+            out[m++]      = next;
         }
         a = end;
     }
@@ -345,8 +348,10 @@ static int order_run(kl_run_order *o, kn_ref *out, int m) {
             o->before[i]   = o->touched[st];
             o->touched[st] = i;
         }
-        for (uint32_t k = 0; k < kg_nsrc(g, x); k++)
-            if (o->place[kg_at(g, x, k)] != NOWHERE) o->used[o->place[kg_at(g, x, k)]] = 1;
+        for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
+            int s = o->place[kg_at(g, x, k)];
+            if (s != NOWHERE) o->used[s] = k && kg_op(g, x) == KN_OP_AFTER ? AWAITED : KN_MAX(o->used[s], 1);
+        }
     }
     for (int i = o->from; i < o->to; i++)
         if (!o->used[i]) n = put_run(o, i, &effect, n);
