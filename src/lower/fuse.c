@@ -188,7 +188,7 @@ static bool asks_stage(const kn_graph *g, kn_ref n) {
 }
 
 /* The axes that the uses walk apart (of a stage that was asked for: in reductions too); the rest is shared. False: the
- * uses do not stand in common loops of one group. */
+ * uses do not stand in common loops of one group, or in those of a reduction, which run anew for each of its tiles. */
 static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) {
     int            first = z->info[n].use, rank;
     const int64_t *dims  = kg_shape(z->g, n, &rank);
@@ -204,6 +204,7 @@ static bool stage_axes(const kl_fuse *z, kn_ref n, bool *staged, int64_t *held) 
     }
     for (int a = 0; a < rank; a++) {
         if (staged[a]) *held = kn_sat_mul(*held, kg_most_of(z->g, dims[a]));
+        else if (!asks_stage(z->g, n) && reduced_along(z, z->use[first].idx[a])) return false;
         else shared |= kg_most_of(z->g, dims[a]) > 1 && !kg_closed(z->r, z->use[first].idx[a]);
     }
     return shared && *held > 1;
