@@ -24,7 +24,7 @@ typedef struct ko_site {
     uint64_t on; /* origins it depends on */
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
-    kn_ref   node;
+    kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
     uint64_t around; /* of the candidate in hand: the loops it stands in */
 } ko_site;
@@ -148,6 +148,7 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     s->ops   = ops;
     s->size  = size;
     s->chain = op == KN_OP_REDUCE;
+    s->sum   = s->chain ? n : 0;
     s->fma   = s->chain && kg_op(g, in) == KN_OP_MUL && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_ADD;
     for (int k = 0; s->fma && k < m->nsite - 1; k++)
         if (m->site[k].node == in) m->site[k].ops = 0;
@@ -250,6 +251,20 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     for (int64_t rest = lanes % each; rest; rest &= rest - 1) n++;
     *bytes = (double)(lanes * s->size) / (double)n;
     return (double)n;
+}
+
+/* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. */
+static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, double rows) {
+    double results = rows;
+    int    halves  = 0;
+    for (int l = 0; l < h->nest->nloop; l++) {
+        const kn_loop *at  = &h->nest->loop[l];
+        bool           own = h->nest->origin[at->origin].closer == s->sum;
+        int64_t        w   = KN_MIN(at->extent, (int64_t)(m->vector_bytes / s->size));
+        if (!h->lane[l] && s->around >> l & 1 && !own) results *= h->extent[l];
+        for (; at->type == KN_AXIS_GROUP_REDUCE && own && w > 1; w /= 2) halves++;
+    }
+    return results * halves * (1 + s->ops); /* lanes move, and are combined */
 }
 
 /* Of one of the instructions of a load or store. */
@@ -358,6 +373,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         double t = n * s->ops * cycle / rate;
         if (s->chain) t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
         if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
+        if (s->chain) t += folding(&h, s, m, rows) * cycle / m->alu_per_cycle;
         out->arithmetic += t;
     }
     traffic(&h, k, m, read, written);

@@ -275,9 +275,14 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
 }
 
-/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
+/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there: of
+ * what lies side by side. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t rest = v->nest->origin[lane].extent % w;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], lane);
+        if (s != 0 && s != 1) return false;
+    }
     return v->machine->masks && lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
