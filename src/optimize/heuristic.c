@@ -7,7 +7,12 @@
 
 #include <string.h>
 
-enum { TILE_ROWS = 8, NARROW_ROWS = 14, BLOCK = 8, BLOCK_LEAST = 4, SHORT_ROWS = 16, FEW_OPS = 4 };
+enum {
+    TILE_ROWS = 8, NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
+    BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
+    FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
+    SHORT_SUM = 4 /* terms */
+};
 
 typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
@@ -23,6 +28,8 @@ typedef struct ko_view {
     int        naccess;
     kn_ref     gate[8]; /* of LOADs, as many as there is room for */
     int        ngate;
+    kn_ref     limit[8]; /* comparisons of indices, as many as there is room for */
+    int        nlimit;
     const kn_machine *machine;
     int        narrow; /* ko_choose's */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
@@ -72,6 +79,9 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
         v->ops += kn_is_alu(kg_op(v->g, x)) && held_bytes(v->g, x) > 0;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);
+        if (kg_op(v->g, x) == KN_OP_CMPLT && kg_dtype(v->g, kg_at(v->g, x, 0)) == KN_INDEX &&
+            v->nlimit < KN_COUNT(v->limit))
+            v->limit[v->nlimit++] = x;
         /* What makes values, not numbers of elements: those are mostly the same for all lanes. */
         for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
             widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
@@ -437,6 +447,36 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     if (product) panels(v, lane, row, w, opts, n, cap);
 }
 
+/* The iteration of that loop from which on x, a comparison of indices of this loop alone, has its other value; 0: none.
+ */
+static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
+    const kn_origin *o = &v->nest->origin[origin];
+    kn_affine        a, b;
+    if (!kg_affine(v->g, kg_at(v->g, x, 0), &a) || !kg_affine(v->g, kg_at(v->g, x, 1), &b)) return 0;
+    int64_t k = kn_affine_coef(&a, o->range) - kn_affine_coef(&b, o->range), d, at;
+    if (a.n + b.n != 1 || (k != 1 && k != -1) || a.base == INT64_MIN) return 0;
+    if (!kn_add_ok(b.base, -a.base, &d)) return 0;
+    at = k > 0 ? d : d == INT64_MIN ? 0 : 1 - d; /* r < d, or r > -d */
+    return at > 0 && at < o->extent ? at : 0;
+}
+
+/* A loop around the lanes whose iterations gates tell from one another, as those of parts that are joined, falls into
+ * pieces which know on which side they are. Not the outermost one, which threads share. */
+static void pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
+    if (v->outputs < v->nest->norigin || v->ops > PIECE_OPS) return;
+    for (int o = v->outputs; o-- > 0;) {
+        int64_t e = v->nest->origin[o].extent, first = e, last = 0;
+        for (int k = 0; k < v->nlimit && o != lane; k++) {
+            int64_t at = turning_point(v, v->limit[k], o);
+            if (at) first = KN_MIN(first, at), last = KN_MAX(last, at);
+        }
+        if (!last || position(v->nest, o, -1) == 0) continue;
+        kn_opt peel = {.op = KN_OPT_PEEL, .axis = position(v->nest, o, -1), .arg = first,
+                       .more = last > first ? e - last : 0};
+        if (push(v, peel, opts, n, cap)) return;
+    }
+}
+
 /* Lanes of the reductions that the output's do not run through. */
 static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
@@ -453,7 +493,24 @@ static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
         dots      = false;
         int64_t e = nest->origin[o].extent;
         int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
+        if (kg_is_fold(v->g, nest->origin[o].closer) && v->narrow < 2 && e < 8 * v->lanes) /* its steps take long */
+            w = e <= 4 * v->lanes ? e : 2 * v->lanes;
         split(v, position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+    }
+}
+
+/* A sum of few terms, as that of a pool's window, runs through them without a loop. */
+static void unroll_sums(ko_view *v, kn_opt *opts, int *n, int cap) {
+    if (v->ops > PIECE_OPS) return;
+    for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
+        int64_t terms = 1;
+        for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
+            terms = kn_sat_mul(terms, v->nest->origin[last].extent);
+        if (terms > SHORT_SUM) continue;
+        for (int o = last; o-- > first;) {
+            int at = position(v->nest, o, KN_AXIS_REDUCE);
+            if (at >= 0) split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+        }
     }
 }
 
@@ -462,11 +519,13 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     const kn_nest *nest = v->nest;
     int            n = 0, row = find_row(v, lane);
     if (lane >= 0) output_lanes(v, lane, row, opts, &n, cap);
+    if (lane >= 0 && row < 0) pieces_of_gates(v, lane, opts, &n, cap);
     for (int o = 0; o < v->outputs; o++)
         if (nest->origin[o].closer != v->tile && fills_stage(v->g, nest->origin[o].closer) &&
             (o == 0 || nest->origin[o - 1].closer != nest->origin[o].closer))
             side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     sums_lanes(v, lane, row, opts, &n, cap);
+    if (row < 0) unroll_sums(v, opts, &n, cap);
     if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
         int64_t e = nest->loop[0].extent;
