@@ -1,4 +1,5 @@
-/* constants.c - registers of x86-64 that are left: constants of innermost loops are held in them.
+/* constants.c - registers of x86-64 that are left: constants are held in them, of innermost loops and of what stands
+ * behind the loops of another, as what is computed of a product.
  *
  * A constant stands in the code's memory, where an instruction takes it from; some take it from registers only, and a
  * load beside those of data is one too many where little is computed. Takes a plan whose values have their registers.
@@ -7,6 +8,8 @@
 #include "target/x86/plan.h"
 
 #include <stdlib.h>
+
+enum { PART = 1, LOADED = 4 };
 
 typedef struct kc_use {
     kn_ref node;
@@ -26,7 +29,6 @@ static bool kc_is_zero(const kn_graph *g, kn_ref n) {
 /* What it costs that source k of x, a constant, is no register: it is loaded first, or is a part of the instruction.
  * 0: that does not take it from a vector register. */
 static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
-    enum { PART = 1, LOADED = 4 };
     kn_ref s = kg_at(g, x, k);
     if (kg_op(g, s) != KN_OP_CONST || kg_dtype(g, s) == KN_BOOL) return 0;
     if (!kx_is_lanes(g, x) && !kn_is_float(kg_dtype(g, s))) return 0;
@@ -52,12 +54,40 @@ static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
     }
 }
 
-/* The constants of a loop, those worth most first. `seen`: per node its place in `use` + 1; 0 before and after. */
-static int kc_find(const kx_plan *p, const kx_loop *l, kc_use *use, uint32_t *seen) {
+bool kx_wants_table(const kx_plan *p, kn_ref n) {
+    const kn_graph *g = p->g;
+    kx_spot         a;
+    if (!p->avx512 || kg_op(g, n) != KN_OP_LOAD || !kx_is_lanes(g, n) || p->value[n].part) return false;
+    if (kx_is_cell(g, kg_at(g, n, 0))) return false;
+    int size = kn_dsize(kg_dtype(g, n));
+    kx_address_of(g, kg_at(g, n, 0), &a);
+    return !a.places && a.step == 2 && size >= 4 && (int)kg_numel(g, n) * size > (size == 4 ? 16 : 0);
+}
+
+bool kx_same_table(const kn_graph *g, kn_ref a, kn_ref b) {
+    return kg_numel(g, a) == kg_numel(g, b) && kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b));
+}
+
+/* One that has the table of x already: its place in `use`, or `count`. */
+static int kc_table_of(const kn_graph *g, kn_ref x, const kc_use *use, int count) {
+    int at = 0;
+    while (at < count && (kg_op(g, use[at].node) != KN_OP_LOAD || !kx_same_table(g, use[at].node, x))) at++;
+    return at;
+}
+
+/* The constants and tables of these places, those worth most first. `seen`: per node its place in `use` + 1; 0 before
+ * and after. */
+static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, uint32_t *seen) {
     int count = 0;
-    for (uint32_t i = l->open + 1; i < l->close; i++) {
+    for (uint32_t i = from; i < to; i++) {
         kn_ref x = p->list[i];
-        if (kg_op(p->g, x) != KN_OP_INS || !p->value[x].needed || p->value[x].step) continue;
+        if (!p->value[x].needed) continue;
+        if (kx_wants_table(p, x)) {
+            int at = kc_table_of(p->g, x, use, count);
+            if (at == count) use[count++] = (kc_use){x, 0};
+            use[at].worth += LOADED;
+        }
+        if (kg_op(p->g, x) != KN_OP_INS || p->value[x].step) continue;
         for (uint32_t k = 0; k < kg_nsrc(p->g, x); k++) {
             int    worth = kc_worth(p->g, x, k);
             kn_ref c     = kg_at(p->g, x, k);
@@ -76,9 +106,11 @@ static bool kc_within(const kx_plan *p, int l, int of) {
     return l == of;
 }
 
-/* Vector registers that something has while the loop runs. */
-static uint32_t kc_taken(const kx_plan *p, int l) {
-    int32_t  from = (int32_t)(2 * p->loop[l].open) - 1, to = (int32_t)(2 * p->loop[l].close) + 1;
+/* Vector registers that something has from that place of the loop on: its first, or the first behind the loops in it.
+ */
+static uint32_t kc_taken(const kx_plan *p, int l, uint32_t start) {
+    int32_t  from = (int32_t)(2 * start) - 1, to = (int32_t)(2 * p->loop[l].close) + 1;
+    bool     whole = start == p->loop[l].open;
     uint32_t taken = 0;
     for (kn_ref n = 1; n < p->size; n++) {
         const kx_value *v = &p->value[n];
@@ -92,30 +124,46 @@ static uint32_t kc_taken(const kx_plan *p, int l) {
         const kx_split *s    = &p->split[k];
         int             bank = p->value[s->value].bank;
         if (bank != KX_BANK_VEC && kg_op(p->g, s->value) != KN_OP_CONST) continue;
-        if (kc_within(p, s->loop, l) || kc_within(p, l, s->loop)) taken |= 1u << s->reg;
+        if (s->loop == l || (whole && kc_within(p, s->loop, l)) || (!s->behind && kc_within(p, l, s->loop)))
+            taken |= 1u << s->reg;
     }
     return taken;
 }
 
 static bool kc_is_held(const kx_plan *p, kn_ref c, int l) {
     for (size_t k = 0; k < p->nsplit; k++)
-        if (p->split[k].value == c && kc_within(p, l, p->split[k].loop)) return true;
+        if (!p->split[k].behind && kc_within(p, l, p->split[k].loop) &&
+            (p->split[k].table ? kg_op(p->g, c) == KN_OP_LOAD && kx_same_table(p->g, p->split[k].value, c)
+                               : p->split[k].value == c))
+            return true;
     return false;
 }
 
-/* Constants of innermost loop `inner` in registers that are free all through `l`, around it. */
-static bool kc_hold(kx_plan *p, int inner, int l, const kc_use *use, int count) {
-    uint32_t all = 0, taken = kc_taken(p, l);
+/* Of these constants those that no loop around `at` holds yet and that are worth that much, in registers that are free
+ * in loop l from its place `start` on. */
+static bool kc_hold(kx_plan *p, int at, int l, uint32_t start, const kc_use *use, int count, int least) {
+    uint32_t all = 0, taken = kc_taken(p, l, start);
+    bool     whole = start == p->loop[l].open;
     for (int k = 0; k < kx_vectors(p, p->tight); k++) all |= 1u << k;
-    for (int k = 0; k < count && all & ~taken; k++) {
-        if (kc_is_held(p, use[k].node, inner)) continue;
+    for (int k = 0; k < count && all & ~taken && use[k].worth >= least; k++) {
+        bool table = kg_op(p->g, use[k].node) == KN_OP_LOAD;
+        if (kc_is_held(p, use[k].node, at) || (table && !whole)) continue;
         int reg = __builtin_ctz(all & ~taken);
         if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
-        p->split[p->nsplit++] = (kx_split){use[k].node, l, reg, false, false};
+        p->split[p->nsplit++] = (kx_split){.value = use[k].node, .loop = l, .reg = reg, .table = table,
+                                           .behind = whole ? 0 : start};
         p->used[KX_BANK_VEC] |= 1u << reg;
         taken |= 1u << reg;
     }
     return true;
+}
+
+/* The place behind the last loop in l; 0: there is none. */
+static uint32_t kc_behind(const kx_plan *p, int l) {
+    uint32_t at = 0;
+    for (int k = 0; k < p->nloop; k++)
+        if (p->loop[k].parent == l) at = KN_MAX(at, p->loop[k].close + 1);
+    return at;
 }
 
 bool kx_hold_constants(kx_plan *p) {
@@ -124,9 +172,14 @@ bool kx_hold_constants(kx_plan *p) {
     bool      ok   = (use && seen) || kn_oom(p->f);
     for (int l = 0; l < p->nloop && ok; l++) {
         if (!p->loop[l].inner) continue;
-        int count = kc_find(p, &p->loop[l], use, seen), around[KX_MAX_LOOPS], n = 0;
+        int around[KX_MAX_LOOPS], n = 0, count = kc_find(p, p->loop[l].open + 1, p->loop[l].close, use, seen);
         for (int a = l; a >= 0 && count; a = p->loop[a].parent) around[n++] = a;
-        while (n-- > 0 && ok) ok = kc_hold(p, l, around[n], use, count);
+        while (n-- > 0 && ok) ok = kc_hold(p, l, around[n], p->loop[around[n]].open, use, count, 0);
+    }
+    for (int l = 0; l < p->nloop && ok; l++) { /* then what is loaded several times each round */
+        uint32_t behind = kc_behind(p, l);
+        int      count  = behind ? kc_find(p, behind, p->loop[l].close, use, seen) : 0;
+        if (count) ok = kc_hold(p, l, l, behind, use, count, 3 * LOADED);
     }
     kn_free(kg_alloc(p->g), use, p->size * sizeof *use);
     kn_free(kg_alloc(p->g), seen, p->size * sizeof *seen);

@@ -307,7 +307,7 @@ static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     if (w == 1 || op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_RANGE) return true;
     if (op == KN_OP_LOAD) return !kx_is_register(g, kg_at(g, n, 0));
     if (!kx_has_form(c, n)) return true;
-    if (op == KN_OP_REDUCE) return false;
+    if (op == KN_OP_REDUCE || op == KN_OP_IDIV || op == KN_OP_MOD) return false; /* lanes of those cost as one does */
     return kg_dtype(g, n) == KN_INDEX || kg_dtype(g, kg_at(g, n, 0)) == KN_INDEX;
 }
 

@@ -411,10 +411,14 @@ static void em_put_away(kx_writer *e, int loop, bool back) {
             em_move_frame(e, e->p->split[k].value, e->p->split[k].reg, !back);
 }
 
-static void em_lend(kx_writer *e, int loop) {
+static void em_lend(kx_writer *e, int loop, uint32_t behind) {
     for (size_t k = 0; k < e->p->nsplit; k++) {
         const kx_split *s = &e->p->split[k];
-        if (s->loop != loop || s->away) continue;
+        if (s->loop != loop || s->away || s->behind != behind) continue;
+        if (s->table) {
+            kx_emit_table(e, s->value, s->reg);
+            continue;
+        }
         if (em_is_const(e, s->value))
             em_hold(e, s->value, s->reg);
         else
@@ -428,7 +432,7 @@ static void em_take_back(kx_writer *e, int loop) {
     em_set_scratch(e, false);
     for (size_t k = 0; k < e->p->nsplit; k++) {
         const kx_split *s = &e->p->split[k];
-        if (s->loop != loop || s->away) continue;
+        if (s->loop != loop || s->away || s->table) continue;
         if (s->written) em_move_frame(e, s->value, s->reg, true);
         e->p->value[s->value].reg = -1;
     }
@@ -580,7 +584,7 @@ static void em_open_loop(kx_writer *e, int number) {
         }
         kx_done(e, s, d);
     }
-    em_lend(e, number);
+    em_lend(e, number, 0);
     if (l->inner) kx_align(&e->code, 32);
     kx_here(e, e->top[number]);
 }
@@ -599,6 +603,7 @@ static void em_close_loop(kx_writer *e, int number) {
     em_take_back(e, number);
     kx_here(e, e->out[number]);
     em_put_away(e, number, true);
+    if (l->parent >= 0) em_lend(e, l->parent, l->close + 1);
 }
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */

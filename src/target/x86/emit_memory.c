@@ -151,12 +151,35 @@ void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_
     }
 }
 
+void kx_emit_table(kx_writer *e, kn_ref load, int reg) {
+    int w = (int)kg_numel(e->g, load), size = kn_dsize(kg_dtype(e->g, load)), place[16];
+    for (int l = 0; l < w; l++) place[l] = 2 * l < w ? 2 * l : 2 * l + 1; /* the second register ends with the last */
+    kx_load_bits(e, reg, w * size, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
+}
+
+/* Every second lane, the table of which is in a register. False: it is not. */
+static bool el_load_by_table(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
+    const kx_plan *p    = e->p;
+    int            size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = -1;
+    for (size_t k = 0; k < p->nsplit && kx_wants_table(p, n); k++) {
+        int l = p->loop_of[p->value[n].at - 1];
+        if (!p->split[k].table || !kx_same_table(e->g, n, p->split[k].value)) continue;
+        while (l >= 0 && l != p->split[k].loop) l = p->loop[l].parent;
+        if (l >= 0) reg = p->split[k].reg;
+    }
+    if (reg < 0) return false;
+    kx_ins last = el_further(m, (int64_t)(w - 1) * size);
+    kx_load_bits(e, d, w * size, *m);
+    kx_put(e, el_like(kx_i3(size == 8 ? KX_VPERMT2PD : KX_VPERMT2PS, w * size, d, reg, KX_IN_MEM), &last));
+    return true;
+}
+
 /* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, the last of them ends with the last lane, nothing is
  * read that no lane wants to the left or right of; each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const kx_ins *m) {
     bool dbl   = size == 8;
     int  bytes = w * size, from = e->v0, to = d, place[16];
-    if (!e->avx512) {
+    if (!e->avx512 || (bytes == 16 && step == 2 && !dbl)) {
         kx_load_bits(e, from, bytes, *m);
         kx_ins last = el_further(m, bytes - size);
         kx_put(e, el_like(kx_imm(kx_i4(KX_VSHUFPS, bytes, d, from, KX_IN_MEM, 0), 0xd8), &last));
@@ -389,13 +412,22 @@ static int el_mask_of(kx_writer *e, kn_ref gate, int w, int size) {
     return e->v0;
 }
 
+/* A gate of lanes as a mask of AVX-512. It says nothing of what is above the lanes, where they fill no register. */
+static int el_lanes_of(kx_writer *e, kn_ref gate, int w, int size) {
+    int k = kx_mask(e, gate, KX_K0), above = 64 - w;
+    if (w * size >= 16) return k;
+    kx_put(e, kx_imm(kx_i3(KX_KSHIFTLQ, 0, KX_K0, k, 0), above));
+    kx_put(e, kx_imm(kx_i3(KX_KSHIFTRQ, 0, KX_K0, KX_K0, 0), above));
+    return KX_K0;
+}
+
 /* Lanes under a mask into d; the others are 0, or (AVX-512) what d has already. */
 static void el_load_masked(kx_writer *e, kn_ref n, int d, bool zero) {
     kn_ref gate = kg_at(e->g, n, 2);
     int    dt = kg_dtype(e->g, n), w = (int)kg_numel(e->g, n), bytes = KN_MAX(16, w * kn_dsize(dt));
     kx_ins i = kx_i2(el_masked_move(e, dt, false), bytes, d, KX_IN_MEM);
     if (e->avx512) {
-        int k = kx_mask(e, gate, KX_K0);
+        int k = el_lanes_of(e, gate, w, kn_dsize(dt));
         kx_put(e, kx_masked(el_place(e, i, kg_at(e->g, n, 0)), k, zero));
         return;
     }
@@ -407,7 +439,7 @@ static void el_store_masked(kx_writer *e, kn_ref n) {
     kn_ref at = kg_at(e->g, n, 0), x = kg_at(e->g, n, 1), gate = kg_at(e->g, n, 2);
     int    dt = kg_dtype(e->g, x), w = (int)kg_numel(e->g, at), bytes = KN_MAX(16, w * kn_dsize(dt));
     if (e->avx512) {
-        int k = kx_mask(e, gate, KX_K0), v = kx_get(e, x, bytes, e->v2, at);
+        int k = el_lanes_of(e, gate, w, kn_dsize(dt)), v = kx_get(e, x, bytes, e->v2, at);
         kx_put(e, kx_masked(el_place(e, kx_i2(el_masked_move(e, dt, true), bytes, KX_IN_MEM, v), at), k, false));
         return;
     }
@@ -594,6 +626,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_load_narrow(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
+    else if (lanes && el_load_by_table(e, n, d, &m))
+        ;
     else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
         el_load_apart(e, d, kn_dsize(dt), w, (int)spot.step, &m);
     else if (lanes && spot.step != 1)

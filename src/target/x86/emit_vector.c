@@ -291,7 +291,8 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask,
     if (e->avx512) {
         kx_form_id form = fl ? dbl ? KX_VCMPPD_K : KX_VCMPPS_K
                              : (kx_form_id)(kn_dtypes[st].kind == 'U' ? without : with_sign)[en_log_size(st)];
-        kx_ins     i    = kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), fl ? pr : en_integer_predicate(op));
+        if (!fl) pr = en_integer_predicate(op) ^ (invert ? 4 : 0);
+        kx_ins i = kx_imm(kx_i4(form, bytes, d, a, en_field(&b), 0), pr);
         en_put_rm(e, kx_masked(i, mask, false), &b);
     } else {
         en_put_rm(e, kx_imm(kx_i4(dbl ? KX_VCMPPD : KX_VCMPPS, bytes, d, a, en_field(&b), 0), pr), &b);

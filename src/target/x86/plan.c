@@ -236,7 +236,8 @@ static bool pl_inverts(const kx_plan *p, kn_ref n) {
     if (kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_NOT || !kx_is_lanes(g, n)) return false;
     kn_ref c = kg_at(g, n, 0);
     if (kg_op(g, c) != KN_OP_INS || kg_nsrc(g, c) != 2 || kg_dtype(g, c) != KN_BOOL) return false;
-    return kn_is_float(kg_dtype(g, kg_at(g, c, 0))) || kn_is_float(kg_dtype(g, kg_at(g, c, 1)));
+    int dt = kg_dtype(g, kg_at(g, c, 0));
+    return kn_is_float(dt) || (p->avx512 && dt != KN_BOOL);
 }
 
 /* Memory of the frame that n accesses, 0 none; where in it, in elements, in the simplest of cases, else -1; every

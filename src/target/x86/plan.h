@@ -19,7 +19,7 @@ typedef struct kx_value {
     bool     needed;      /* emitted */
     bool     folded;      /* stands in its one user */
     bool     step;        /* INS: a running sum over the loop of its RANGE */
-    bool     inverts;     /* NOT of a comparison of floats: one of the other predicate */
+    bool     inverts;     /* NOT of a comparison of floats, or of AVX-512: one of the other predicate */
     uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask */
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
@@ -47,11 +47,13 @@ typedef struct kx_loop {
 } kx_loop;
 
 /* While an innermost loop runs, a value of the frame is in a register (`written`: and goes back), or a value of a
- * register that the loop does not look at is `away`, in the frame. While a loop runs, a constant is in a register. */
+ * register that the loop does not look at is `away`, in the frame. While a loop runs, a constant is in a register, or
+ * the `table` of a LOAD; or a constant behind the loops in it, from place `behind` on. */
 typedef struct kx_split {
-    kn_ref value;
-    int    loop, reg;
-    bool   away, written;
+    kn_ref   value;
+    int      loop, reg;
+    bool     away, written, table;
+    uint32_t behind; /* 0: all the time */
 } kx_split;
 
 /* Before the item at a place of an innermost loop: a value leaves its register; goes to the frame, and comes from it;
@@ -129,6 +131,9 @@ bool kx_put_split(kx_plan *p, kn_ref v, int loop, int reg, bool away, bool writt
 int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers values may have: 0 to that */
 /* constants.c: what is left of the vector registers is lent to constants. */
 bool kx_hold_constants(kx_plan *p);
+/* A LOAD of AVX-512 whose lanes a table of places puts together, of two registers of them. */
+bool kx_wants_table(const kx_plan *p, kn_ref n);
+bool kx_same_table(const kn_graph *g, kn_ref a, kn_ref b);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);

@@ -294,7 +294,7 @@ bool kx_put_split(kx_plan *p, kn_ref n, int loop, int reg, bool away, bool writt
     kx_value *v = &p->value[n];
     if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
     kx_lay(p, v);
-    p->split[p->nsplit++] = (kx_split){n, loop, reg, away, written};
+    p->split[p->nsplit++] = (kx_split){.value = n, .loop = loop, .reg = reg, .away = away, .written = written};
     p->used[v->bank] |= 1u << reg;
     return true;
 }
