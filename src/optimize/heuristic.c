@@ -209,11 +209,6 @@ static int64_t most_rows(const ko_view *v, int64_t w) {
     return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
 
-static bool fills_stage(const kn_graph *g, kn_ref end) {
-    kn_ref body = kg_at(g, end, 0);
-    return kg_op(g, body) == KN_OP_STORE && kg_space(g, kg_at(g, body, 0)) == KN_LOCAL;
-}
-
 /* Lanes or rows of a tile would differ in the bound of a loop, or a prefix runs along the loop; or each would have a
  * part of what is staged, and all the loops that fill and read it grow by the tile. */
 static bool stays_loop(const kn_nest *nest, int origin) {
@@ -331,7 +326,7 @@ static void find_tile(ko_view *v) {
     for (int o = 0; o < nest->norigin; o++) v->outputs += !nest->origin[o].reduce, carried |= nest->origin[o].carried;
     v->tile = nest->ordered ? nest->origin[0].closer : 0;
     for (int o = v->outputs; o-- > 0 && !v->tile;)
-        if (!fills_stage(v->g, nest->origin[o].closer)) v->tile = nest->origin[o].closer;
+        if (!nest->origin[o].fills) v->tile = nest->origin[o].closer;
     if (carried && nest->origin[0].carried) v->tile = 0; /* nothing stands around the loop that must run in order */
 }
 
@@ -521,7 +516,7 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     if (lane >= 0) output_lanes(v, lane, row, opts, &n, cap);
     if (lane >= 0 && row < 0) pieces_of_gates(v, lane, opts, &n, cap);
     for (int o = 0; o < v->outputs; o++)
-        if (nest->origin[o].closer != v->tile && fills_stage(v->g, nest->origin[o].closer) &&
+        if (nest->origin[o].closer != v->tile && nest->origin[o].fills &&
             (o == 0 || nest->origin[o - 1].closer != nest->origin[o].closer))
             side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     sums_lanes(v, lane, row, opts, &n, cap);

@@ -11,6 +11,10 @@ static int origin_of(const kn_nest *nest, kn_ref range) {
     return -1;
 }
 
+static bool fills_local(const kn_graph *g, kn_ref effect) {
+    return kg_op(g, effect) == KN_OP_STORE && kg_space(g, kg_at(g, effect, 0)) == KN_LOCAL;
+}
+
 static bool add_origin(kn_graph *g, kn_nest *nest, kn_ref closer, kn_ref r, bool reduce, kn_fault *f) {
     kn_ref b = kg_at(g, r, 0);
     if (nest->nloop == KN_MAX_NEST) return kn_fail(f, KN_ERR_UNSUPPORTED, "optimize: more than %d loops", KN_MAX_NEST);
@@ -20,6 +24,7 @@ static bool add_origin(kn_graph *g, kn_nest *nest, kn_ref closer, kn_ref r, bool
     nest->origin[nest->norigin] = (kn_origin){.range = r, .closer = closer, .id = kg_field(g, r, KN_F_RANGE_id),
                                               .extent = e, .moving = moving, .reduce = reduce,
                                               .carried   = !reduce && type == KN_AXIS_REDUCE,
+                                              .fills     = !reduce && fills_local(g, kg_at(g, closer, 0)),
                                               .tail_type = KN_AXIS_LOOP};
     nest->loop[nest->nloop++]   = (kn_loop){nest->norigin++, e, 1, type, moving, KN_CARRY_NONE};
     return true;
@@ -151,6 +156,7 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
         return "another output loop's bound is read from it";
     if (or->reduce && o->target != KN_AXIS_REDUCE && bounds_on(nest, l->origin, or->closer))
         return "the bound of another loop of the reduction is read from it";
+    if (o->target == KN_AXIS_THREAD && or->fills) return "each thread has LOCAL memory of its own, and fills all of it";
     if (o->target == KN_AXIS_THREAD && nest->ordered && or->closer != nest->origin[0].closer)
         return "a thread could read what another has yet to write";
     for (int i = 0; i < nest->nloop && o->target == KN_AXIS_THREAD; i++) {

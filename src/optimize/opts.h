@@ -50,6 +50,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     bool        reduce;
     bool        carried;   /* closed by an END, yet iterations must run in order: they meet in memory */
     bool        staged;    /* a LOCAL stage is filled anew in each iteration */
+    bool        fills;     /* closed by an END that fills LOCAL memory */
     bool        scanned;   /* a prefix runs along it */
     bool        meets;     /* its iterations store to places that do not move with it */
     kn_ref      end;       /* of a REDUCE: the END whose one store holds it, 0 none */
