@@ -451,7 +451,7 @@ static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
     int64_t k = kn_affine_coef(&a, o->range) - kn_affine_coef(&b, o->range), d, at;
     if (a.n + b.n != 1 || (k != 1 && k != -1) || a.base == INT64_MIN) return 0;
     if (!kn_add_ok(b.base, -a.base, &d)) return 0;
-    at = k > 0 ? d : d == INT64_MIN ? 0 : 1 - d; /* r < d, or r > -d */
+    at = k > 0 ? d : d > 0 || d <= -o->extent ? 0 : 1 - d; /* r < d, or r > -d */
     return at > 0 && at < o->extent ? at : 0;
 }
 
