@@ -78,12 +78,13 @@ static kx_ins el_pool_of(kx_writer *e, kx_ins i, uint64_t bits, int size, int by
     return kx_mem_label(i, kx_pool_lanes(e, bits, size, bytes), 0);
 }
 
-/* A byte at the top of a word is an f16 (e5m2), or one of 2^-8 as much (e4m3), all but its NaN. */
+/* A byte at the top of a word is an f16 (e5m2), or one of 2^-8 as much (e4m3), all but its NaN. m NULL: d has them. */
 static void el_load_f8(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
-    int  words = w * 2 <= 16 ? 16 : 32, held = KN_MAX(16, w * 4);
-    bool four = dt == KN_F8E4M3;
-    if (w < 8) kx_load_bits(e, e->v0, w, *m);
-    kx_put(e, w < 8 ? kx_i2(KX_VPMOVSXBW, words, d, e->v0) : el_like(kx_i2(KX_VPMOVSXBW, words, d, KX_IN_MEM), m));
+    int  words = w * 2 <= 16 ? 16 : 32, held = KN_MAX(16, w * 4), from = m ? e->v0 : d;
+    bool four = dt == KN_F8E4M3, there = !m || w < 8;
+    if (m && there) kx_load_bits(e, from, w, *m);
+    kx_ins widen = kx_i2(KX_VPMOVSXBW, words, d, there ? from : KX_IN_MEM);
+    kx_put(e, there ? widen : el_like(widen, m));
     kx_put(e, kx_imm(kx_i3(KX_VPSLLWI, words, d, d, 0), four ? 7 : 8));
     if (four) /* the sign stands in two bits */
         kx_put(e, el_pool_of(e, kx_i3(e->avx512 ? KX_VPANDD : KX_VPAND, words, d, d, KX_IN_MEM), 0xbfff, 2, words));
@@ -100,22 +101,24 @@ static void el_load_f8(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     }
 }
 
+/* A run of lanes; m NULL: d has their bytes already. */
 static void el_load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
-    int bytes = w * kn_dsize(dt), held = w * kx_held_size(e->p, dt) <= 16 ? 16 : w * kx_held_size(e->p, dt);
+    int  bytes = w * kn_dsize(dt), held = w * kx_held_size(e->p, dt) <= 16 ? 16 : w * kx_held_size(e->p, dt);
+    int  from = m ? e->v0 : d;
+    bool there = !m || w < 4;
     switch (dt) {
     case KN_F16:
-    case KN_BF16:
-        if (w < 4) kx_load_bits(e, e->v0, 4, *m);
-        if (dt == KN_F16)
-            kx_put(e, w < 4 ? kx_i2(KX_VCVTPH2PS, 16, d, e->v0) : el_like(kx_i2(KX_VCVTPH2PS, held, d, KX_IN_MEM), m));
-        else {
-            kx_put(e, w < 4 ? kx_i2(KX_VPMOVZXWD, 16, d, e->v0) : el_like(kx_i2(KX_VPMOVZXWD, held, d, KX_IN_MEM), m));
-            kx_put(e, kx_imm(kx_i3(KX_VPSLLDI, held, d, d, 0), 16));
-        }
+    case KN_BF16: {
+        kx_form_id form = dt == KN_F16 ? KX_VCVTPH2PS : KX_VPMOVZXWD;
+        if (m && there) kx_load_bits(e, from, 4, *m);
+        kx_put(e, there ? kx_i2(form, held, d, from) : el_like(kx_i2(form, held, d, KX_IN_MEM), m));
+        if (dt == KN_BF16) kx_put(e, kx_imm(kx_i3(KX_VPSLLDI, held, d, d, 0), 16));
         return;
+    }
     case KN_F8E4M3:
     case KN_F8E5M2: el_load_f8(e, d, dt, w, m); return;
-    default: kx_load_bits(e, d, bytes, *m);
+    default:
+        if (m) kx_load_bits(e, d, bytes, *m);
     }
 }
 
@@ -623,7 +626,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
-        kx_load_narrow(e, d, kn_dsize(dt), w, spot.step, &m);
+        kx_load_narrow(e, d, kn_dsize(dt), w, spot.step, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
     else if (lanes && el_load_by_table(e, n, d, &m))
