@@ -39,13 +39,13 @@ typedef struct kl_run_order {
     int            *place, *touched;   /* per node, NOWHERE: not in the run */
     int            *before, *stack;    /* per item: what reached its storage before it, NOWHERE; a stack of items */
     int            *depth_first, *at;  /* the items of the run in that order; per item: where it stands there */
-    int            *effect;            /* per item: how many STOREs stand before it there */
+    int            *effect;            /* per item: the STOREs before it there that nothing of the run awaits */
     int            *filled, *alone;    /* the items of the run in other orders */
     uint8_t        *outside;           /* per node: not of the run, and counted */
     int             all[BANKS], left[BANKS]; /* registers a bank, those for values; what is left for the run's own */
     uint32_t       *next;              /* per item: sources seen so far; then users that do not stand yet */
     uint8_t        *held;              /* per item: a register has it behind what stands */
-    uint8_t        *used;              /* per item: by one of the run; then whether its value takes a register */
+    uint8_t        *used;              /* per item: by one of the run (1, or AWAITED); then if it takes a register */
     uint8_t        *written;           /* per node: storage that the kernel writes */
 } kl_run_order;
 

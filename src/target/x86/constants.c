@@ -54,7 +54,8 @@ static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
     }
 }
 
-bool kx_wants_table(const kx_plan *p, kn_ref n) {
+/* A LOAD of every second lane, which takes a table of places. */
+static bool kc_wants_table(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
     kx_spot         a;
     if (!p->avx512 || kg_op(g, n) != KN_OP_LOAD || !kx_is_lanes(g, n) || p->value[n].part) return false;
@@ -64,14 +65,14 @@ bool kx_wants_table(const kx_plan *p, kn_ref n) {
     return !a.places && a.step == 2 && size >= 4 && (int)kg_numel(g, n) * size > (size == 4 ? 16 : 0);
 }
 
-bool kx_same_table(const kn_graph *g, kn_ref a, kn_ref b) {
+static bool kc_same_table(const kn_graph *g, kn_ref a, kn_ref b) {
     return kg_numel(g, a) == kg_numel(g, b) && kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b));
 }
 
 /* One that has the table of x already: its place in `use`, or `count`. */
 static int kc_table_of(const kn_graph *g, kn_ref x, const kc_use *use, int count) {
     int at = 0;
-    while (at < count && (kg_op(g, use[at].node) != KN_OP_LOAD || !kx_same_table(g, use[at].node, x))) at++;
+    while (at < count && (kg_op(g, use[at].node) != KN_OP_LOAD || !kc_same_table(g, use[at].node, x))) at++;
     return at;
 }
 
@@ -82,7 +83,7 @@ static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, ui
     for (uint32_t i = from; i < to; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed) continue;
-        if (kx_wants_table(p, x)) {
+        if (kc_wants_table(p, x)) {
             int at = kc_table_of(p->g, x, use, count);
             if (at == count) use[count++] = (kc_use){x, 0};
             use[at].worth += LOADED;
@@ -133,10 +134,19 @@ static uint32_t kc_taken(const kx_plan *p, int l, uint32_t start) {
 static bool kc_is_held(const kx_plan *p, kn_ref c, int l) {
     for (size_t k = 0; k < p->nsplit; k++)
         if (!p->split[k].behind && kc_within(p, l, p->split[k].loop) &&
-            (p->split[k].table ? kg_op(p->g, c) == KN_OP_LOAD && kx_same_table(p->g, p->split[k].value, c)
+            (p->split[k].table ? kg_op(p->g, c) == KN_OP_LOAD && kc_same_table(p->g, p->split[k].value, c)
                                : p->split[k].value == c))
             return true;
     return false;
+}
+
+int kx_table_of(const kx_plan *p, kn_ref load) {
+    int reg = -1;
+    for (size_t k = 0; k < p->nsplit && kc_wants_table(p, load); k++)
+        if (p->split[k].table && kc_same_table(p->g, load, p->split[k].value) &&
+            kc_within(p, p->loop_of[p->value[load].at - 1], p->split[k].loop))
+            reg = p->split[k].reg;
+    return reg;
 }
 
 /* Of these constants those that no loop around `at` holds yet and that are worth that much, in registers that are free

@@ -84,7 +84,7 @@ void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
 void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
 void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */
 void kx_emit_load(kx_writer *e, kn_ref n);
-void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* of a LOAD that kx_wants_table */
+void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* of a LOAD of every second lane */
 void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_emit_divide(kx_writer *e, kn_ref n);
 /* emit_narrow.c: w lanes of one or two bytes, `step` apart, eight bytes of them at least. */

@@ -154,22 +154,27 @@ void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_
     }
 }
 
+/* Of w lanes `step` apart, where they are when runs before that one are in the first register, in their places, and
+ * that run is in the second; returns where in memory it starts. The last run ends with the last lane. */
+static int el_find_places(int *place, int w, int step, int run) {
+    int start = run < step - 1 ? run * w : (w - 1) * (step - 1);
+    for (int l = 0; l < w; l++) {
+        int at   = l * step;
+        place[l] = run == 1 && at < w ? at : at < run * w ? l : w + at - start;
+        place[l] = KN_MIN(place[l], 2 * w - 1); /* of a run to come */
+    }
+    return start;
+}
+
 void kx_emit_table(kx_writer *e, kn_ref load, int reg) {
     int w = (int)kg_numel(e->g, load), size = kn_dsize(kg_dtype(e->g, load)), place[16];
-    for (int l = 0; l < w; l++) place[l] = 2 * l < w ? 2 * l : 2 * l + 1; /* the second register ends with the last */
+    el_find_places(place, w, 2, 1);
     kx_load_bits(e, reg, w * size, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
 }
 
 /* Every second lane, the table of which is in a register. False: it is not. */
 static bool el_load_by_table(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
-    const kx_plan *p    = e->p;
-    int            size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = -1;
-    for (size_t k = 0; k < p->nsplit && kx_wants_table(p, n); k++) {
-        int l = p->loop_of[p->value[n].at - 1];
-        if (!p->split[k].table || !kx_same_table(e->g, n, p->split[k].value)) continue;
-        while (l >= 0 && l != p->split[k].loop) l = p->loop[l].parent;
-        if (l >= 0) reg = p->split[k].reg;
-    }
+    int size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = kx_table_of(e->p, n);
     if (reg < 0) return false;
     kx_ins last = el_further(m, (int64_t)(w - 1) * size);
     kx_load_bits(e, d, w * size, *m);
@@ -191,12 +196,7 @@ static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const 
     }
     kx_load_bits(e, from, bytes, *m);
     for (int run = 1; run < step; run++) {
-        int start = run < step - 1 ? run * w : (w - 1) * (step - 1);
-        for (int l = 0; l < w; l++) {
-            int at   = l * step;
-            place[l] = run == 1 && at < w ? at : at < run * w ? l : w + at - start;
-        }
-        for (int l = 0; l < w; l++) place[l] = KN_MIN(place[l], 2 * w - 1); /* of a run to come */
+        int start = el_find_places(place, w, step, run);
         kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
         kx_ins table = el_further(m, (int64_t)start * size);
         kx_put(e, el_like(kx_i3(dbl ? KX_VPERMI2PD : KX_VPERMI2PS, bytes, to, from, KX_IN_MEM), &table));

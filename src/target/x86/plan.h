@@ -131,9 +131,7 @@ bool kx_put_split(kx_plan *p, kn_ref v, int loop, int reg, bool away, bool writt
 int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers values may have: 0 to that */
 /* constants.c: what is left of the vector registers is lent to constants. */
 bool kx_hold_constants(kx_plan *p);
-/* A LOAD of AVX-512 whose lanes a table of places puts together, of two registers of them. */
-bool kx_wants_table(const kx_plan *p, kn_ref n);
-bool kx_same_table(const kn_graph *g, kn_ref a, kn_ref b);
+int  kx_table_of(const kx_plan *p, kn_ref load); /* the register with the table of places that it wants, or -1 */
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);
