@@ -7,16 +7,16 @@
 
 typedef kn_ref R;
 
-/* 2 to the integer n by its bits. */
-static R power_of_two(kn_graph *g, R n, int dtype) {
-    int it = kg_dtype(g, n), mbits = dtype == KN_F64 ? 52 : 23;
-    return xp_as(g, xp_shl(g, xp_add(g, n, kg_int(g, it, dtype == KN_F64 ? 1023 : 127)), kg_int(g, it, mbits)), dtype);
-}
-
-kn_ref kn_decomp_scale(kn_graph *g, kn_ref x, kn_ref n) {
-    int dt   = kg_dtype(g, x);
-    R   half = xp_shr(g, n, kg_int(g, kg_dtype(g, n), 1)), rest = xp_sub(g, n, half);
-    return xp_mul(g, xp_mul(g, x, power_of_two(g, half, dt)), power_of_two(g, rest, dt));
+/* n is added to the exponent of p. Processors may take a hundred cycles and more for a product that is subnormal: what
+ * is to be is made in units of the least one, as a whole number that adding 2^mbits rounds, and has that number's bits.
+ */
+kn_ref kn_decomp_scale(kn_graph *g, kn_ref p, kn_ref x, kn_ref n) {
+    int dt = kg_dtype(g, p), it = kg_dtype(g, n), mbits = dt == KN_F64 ? 52 : 23, bias = dt == KN_F64 ? 1023 : 127;
+    R   y     = xp_add(g, xp_as(g, p, it), xp_shl(g, n, kg_int(g, it, mbits)));
+    R   units = xp_as(g, xp_add(g, y, kg_int(g, it, (int64_t)(bias - 1 + mbits) << mbits)), dt);
+    R   whole = xp_as(g, xp_add(g, units, xp_float(g, p, ldexp(1, mbits))), it);
+    R   tiny  = xp_sub(g, whole, kg_int(g, it, (int64_t)(bias + mbits) << mbits));
+    return xp_as(g, xp_if(g, xp_lt(g, x, xp_float(g, x, 1 - bias)), tiny, y), dt);
 }
 
 /* Minimax by Remez's algorithm, with 1 as the first coefficient: relative error 2^-28.9 and 2^-58. */
@@ -41,10 +41,12 @@ kn_ref kn_decomp_exp2_part(kn_graph *g, kn_ref f) {
 
 /* 2^x = 2^n 2^f with n whole and |f| <= 1/2. */
 kn_ref kn_decomp_exp2(kn_rw *rw, kn_ref node) {
-    kn_graph *g    = rw->g;
-    bool      wide = kg_dtype(g, node) == KN_F64;
-    R         x = xp_clamp(g, kg_at(g, node, 0), wide ? -1080 : -152, wide ? 1026 : 130), ni, n = xp_nearest(g, x, &ni);
-    return kn_decomp_scale(g, kn_decomp_exp2_part(g, xp_sub(g, x, n)), ni);
+    kn_graph *g = rw->g;
+    R         given = kg_at(g, node, 0), low, n, y;
+    R         x = xp_clamp(g, given, kn_decomp_least(kg_dtype(g, node)), kn_decomp_most(kg_dtype(g, node)));
+    n = xp_nearest(g, x, &low);
+    y = kn_decomp_scale(g, kn_decomp_exp2_part(g, xp_sub(g, x, n)), x, low);
+    return xp_if(g, xp_ne(g, given, given), given, y); /* NaN has no exponent to add to */
 }
 
 /* Of the bits of x less those of `least`, the exponent is e (here with its bias, so that no sign is in the way), and

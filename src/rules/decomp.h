@@ -93,18 +93,24 @@ static inline kn_ref xp_polynomial(kn_graph *g, kn_ref x, const double *c, int n
     for (int i = n - 1; i-- > 0;) sum = xp_fma(g, sum, x, kg_float(g, dt, c[i]));
     return sum;
 }
-/* Of an f32 or f64 x, |x| below 2^22 or 2^51: the nearest whole number, ties to even, as a float and as an integer of
- * the same width. Adding 1.5 * 2^p leaves it in the low bits. */
-static inline kn_ref xp_nearest(kn_graph *g, kn_ref x, kn_ref *as_int) {
+/* Of an f32 or f64 x, |x| below 2^22 or 2^51: the nearest whole number, ties to even, as a float and as the low 22 or
+ * 51 bits of an integer of the same width, where adding 1.5 * 2^p leaves it. */
+static inline kn_ref xp_nearest(kn_graph *g, kn_ref x, kn_ref *low_bits) {
     bool   wide  = kg_dtype(g, x) == KN_F64;
-    int    it    = wide ? KN_I64 : KN_I32;
     kn_ref magic = kg_float(g, kg_dtype(g, x), wide ? 0x1.8p52 : 0x1.8p23), t = xp_add(g, x, magic);
-    *as_int = xp_sub(g, xp_as(g, t, it), kg_int(g, it, wide ? INT64_C(0x4338000000000000) : 0x4B400000));
+    *low_bits    = xp_as(g, t, wide ? KN_I64 : KN_I32);
     return xp_sub(g, t, magic);
 }
-/* x 2^n: in two factors, so that subnormal results are rounded once and what overflows is infinity. |n| is below twice
- * the largest exponent. */
-kn_ref kn_decomp_scale(kn_graph *g, kn_ref x, kn_ref n);
+/* 2^x = p 2^n for p = 2^f as below and n the nearest whole number, of which the low bits are enough; rounded once where
+ * it is subnormal. x is within kn_decomp_least and most, where p is 1. */
+kn_ref kn_decomp_scale(kn_graph *g, kn_ref p, kn_ref x, kn_ref n);
+/* Bounds of x: 2^x is 0 and infinite there. */
+static inline double kn_decomp_least(int dtype) {
+    return dtype == KN_F64 ? -1080 : -152;
+}
+static inline double kn_decomp_most(int dtype) {
+    return dtype == KN_F64 ? 1024 : 128;
+}
 /* 2^f for |f| <= 1/2, f32 and f64. */
 kn_ref kn_decomp_exp2_part(kn_graph *g, kn_ref f);
 /* x = m 2^e, m in [least, 2 least), least in (1/2, 1), for positive x, subnormal too: m as a float, e as a float. */

@@ -15,7 +15,7 @@ typedef struct pow_width {
     int64_t       keep;         /* the bits of a leading part */
     double        least;        /* the mantissa's */
     double        lead, rest;   /* 2/(3 ln 2), its leading bits and the others */
-    double        y_most, most; /* of exponents: what is further out is 0 or infinite */
+    double        y_most, most; /* of exponents: what is further out is 0 or infinite; the last below kn_decomp_most */
     const double *c;            /* n coefficients; minimax: 2^-36.8 and 2^-71.3 of the whole */
 } pow_width;
 
@@ -32,7 +32,7 @@ static pow_width pow_of(bool wide) {
                               .lead   = 0x1.ec709d8p-1,
                               .rest   = 7.872699542894897704001e-9,
                               .y_most = 0x1p64,
-                              .most   = 1200,
+                              .most   = 0x1.fffffffffffffp9,
                               .c      = c64}
                 : (pow_width){.dtype  = KN_F32,
                               .utype  = KN_U32,
@@ -43,7 +43,7 @@ static pow_width pow_of(bool wide) {
                               .lead   = 0x1.ec6p-1,
                               .rest   = 0.961796693925975605 - 0x1.ec6p-1,
                               .y_most = 0x1p32,
-                              .most   = 200,
+                              .most   = 0x1.fffffep6,
                               .c      = c32};
 }
 
@@ -100,9 +100,10 @@ static R pow_magnitude(kn_graph *g, const pow_width *w, R ax, R y) {
     y    = xp_clamp(g, y, -w->y_most, w->y_most); /* further out nothing changes, and no product overflows */
     R y1 = pow_lead(g, w, y), hi = xp_mul(g, y1, log1);
     R lo = xp_fma(g, y, log2, xp_mul(g, xp_sub(g, y, y1), log1)), sum = xp_add(g, hi, lo);
-    R all = xp_clamp(g, sum, -w->most, w->most), whole = xp_nearest(g, all, &n), a = xp_sub(g, hi, whole);
+    R all = xp_clamp(g, sum, kn_decomp_least(w->dtype), w->most);
+    R whole = xp_nearest(g, all, &n), a = xp_sub(g, hi, whole);
     R p = w->dtype == KN_F64 ? pow_exp2_f64(g, w, a, lo) : kn_decomp_exp2_part(g, xp_add(g, a, lo));
-    return kn_decomp_scale(g, xp_if(g, xp_eq(g, all, sum), p, xp_float(g, y, 1)), n);
+    return kn_decomp_scale(g, xp_if(g, xp_eq(g, all, sum), p, xp_float(g, y, 1)), all, n);
 }
 
 /* The special cases are those of C (annex F.9.4.4). Of an odd y the half is not whole. */
