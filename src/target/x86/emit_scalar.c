@@ -28,9 +28,15 @@ static void es_jump(kx_writer *e, int cond, int32_t to) {
 
 /* ---- integers -------------------------------------------------------------------------------------------------- */
 
+/* An integer as its dtype has it, unless its low bits are all that is looked at. */
+static void es_extend(kx_writer *e, kn_ref n, int reg) {
+    const kx_value *v = &e->p->value[n];
+    if (!v->stored || v->uses > 1) kx_extend(e, reg, kg_dtype(e->g, n));
+}
+
 static void es_two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form) {
     kn_ref  a = es_src(e, n, 0), b = es_src(e, n, 1);
-    int     d = kx_dst(e, n), dt = kg_dtype(e->g, n), t;
+    int     d = kx_dst(e, n), t;
     int64_t v;
     if (es_is_const(e, a) && form != KX_SUB) {
         kn_ref x = a;
@@ -46,7 +52,7 @@ static void es_two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form)
         kx_put(e, kx_imm(form == KX_IMUL ? kx_i3(KX_IMULI, 8, t, t, 0) : kx_i2(imm_form, 8, t, 0), v));
     else
         kx_put(e, kx_with(kx_i2(form, 8, t, rb.mem ? KX_IN_MEM : rb.reg), &rb));
-    kx_extend(e, t, dt);
+    es_extend(e, n, t);
     es_mov(e, d, t);
     kx_done(e, n, d);
 }
@@ -183,7 +189,7 @@ static void es_multiply_add(kx_writer *e, kn_ref n) {
         kx_rm rc = kx_gp_rm(e, c, KX_D);
         kx_put(e, kx_with(kx_i2(KX_ADD, 8, t, rc.mem ? KX_IN_MEM : rc.reg), &rc));
     }
-    kx_extend(e, t, kg_dtype(e->g, n));
+    es_extend(e, n, t);
     es_mov(e, d, t);
     kx_done(e, n, d);
 }

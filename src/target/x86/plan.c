@@ -340,7 +340,9 @@ static void pl_count_uses(kx_plan *p) {
         p->value[x].step    = pl_is_step(p, x);
         p->value[x].turned  = pl_turns(p, x);
         p->value[x].inverts = pl_inverts(p, x);
-        int m               = kx_operands(p, x, o);
+        if (kg_op(p->g, x) == KN_OP_STORE && !kx_is_cell(p->g, kg_at(p->g, x, 0)))
+            p->value[kg_at(p->g, x, 1)].stored = true;
+        int m = kx_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
