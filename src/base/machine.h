@@ -20,7 +20,9 @@ typedef struct kn_machine {
     int64_t vector_bytes, vector_registers, scalar_registers, mask_registers; /* masks: bools of lanes; 0, in vectors */
     int64_t alu_per_cycle, fma_per_cycle; /* vector operations; loads of an FMA's operands keep up */
     int64_t launch_ps;                    /* of a kernel */
-    bool    masks; /* lanes are read under a gate as one: not what the CPU, but what a target makes of it */
+    /* Not what the CPU, but what a target makes of it: */
+    bool masks; /* lanes are read under a gate as one */
+    bool turns; /* a block whose rows lie side by side in memory is turned in registers */
 } kn_machine;
 
 /* "avx512" "avx2" "sse2" "neon": fixed tables, on any machine. NULL: there is none of that name. */

@@ -164,9 +164,10 @@ kn_ref kg_reduce_ranges(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int
     return arg ? with_tail(g, KN_OP_REDUCE, arg, x, ranges, nranges) : 0;
 }
 
-kn_ref kg_prefix(kn_graph *g, kn_ref x, int op, kn_ref range) {
-    int64_t w[KN_REDUCE_WORDS] = {[KN_F_REDUCE_op] = op, [KN_F_REDUCE_prefix] = 1};
-    return make_words(g, KN_OP_REDUCE, w, KN_REDUCE_WORDS, (kn_ref[]){x, range}, 2);
+kn_ref kg_prefix(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges) {
+    int64_t  w[KN_REDUCE_WORDS] = {[KN_F_REDUCE_op] = op, [KN_F_REDUCE_prefix] = 1};
+    uint64_t arg                = kg_intern_words(g, w, KN_REDUCE_WORDS);
+    return arg ? with_tail(g, KN_OP_REDUCE, arg, x, ranges, nranges) : 0;
 }
 
 bool kg_is_prefix(const kn_graph *g, kn_ref n) {

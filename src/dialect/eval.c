@@ -344,6 +344,13 @@ static bool ev_read_bound(ev *e, uint32_t range, int64_t *bound) {
     return true;
 }
 
+/* The loops of a prefix around this one stand where they stood outside it: then this one goes up to there as well. */
+static bool ev_ends_here(const ev *e, const ev_cell *c, const ev_frame *f) {
+    for (uint32_t k = 1; k <= f->level; k++)
+        if (e->cell[c->src[f->level + 1 - k]].one.i != f[-(ptrdiff_t)k].saved) return false;
+    return true;
+}
+
 static bool ev_loop(ev *e, ev_frame *f) {
     enum { BOUND, OPEN, NEXT };
     uint32_t cell = f->cell; /* f moves when the stack grows */
@@ -354,9 +361,9 @@ static bool ev_loop(ev *e, ev_frame *f) {
         f->phase = OPEN;
         return ev_demand(e, r->src[0]);
     case OPEN:
-        if (kg_is_prefix(e->g, c->id)) { /* up to where the loop around stands; ends as it began, at that iteration */
-            if (!r->stamp)
-                return kn_fail(e->fault, KN_ERR_ARG, "%%%u REDUCE: a prefix outside the loop it runs along", c->id);
+        if (kg_is_prefix(e->g, c->id) && !r->stamp)
+            return kn_fail(e->fault, KN_ERR_ARG, "%%%u REDUCE: a prefix outside the loop it runs along", c->id);
+        if (kg_is_prefix(e->g, c->id) && ev_ends_here(e, c, f)) { /* it ends as it began, at that iteration */
             f->bound = r->one.i + 1;
         } else if (!ev_read_bound(e, c->src[f->level + 1], &f->bound)) {
             return false;

@@ -472,8 +472,8 @@ bool kg_infer_shape(kn_graph *g, const kn_node *nd, const kn_ref *src, int64_t *
             return shape_fold(g, nd, src, w + KN_REDUCE_WORDS, (int)w[-1] - KN_REDUCE_WORDS, out);
         if (w[0] != KN_OP_ADD && w[0] != KN_OP_MUL && w[0] != KN_OP_MAX && w[0] != KN_OP_MIN)
             return bad(g, KN_ERR_ARG, nd, "op must be ADD, MUL, MAX, MIN or FUNCTION");
-        if (w[KN_F_REDUCE_prefix] && (nd->nsrc != 2 || w[-1] != KN_REDUCE_WORDS))
-            return bad(g, KN_ERR_ARG, nd, "a prefix runs along one range");
+        if (w[KN_F_REDUCE_prefix] && (nd->nsrc < 2 || w[-1] != KN_REDUCE_WORDS))
+            return bad(g, KN_ERR_ARG, nd, "a prefix runs along ranges");
         return check_ranges(g, nd, src) &&
                shape_collapse(g, nd, src, w + KN_REDUCE_WORDS, (int)w[-1] - KN_REDUCE_WORDS, out);
     case SH_GETTUPLE: {

@@ -213,8 +213,9 @@ kn_ref kg_pad(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims,
 kn_ref kg_shrink(kn_graph *g, kn_ref x, const int64_t *offset, const int64_t *dims, int rank);
 kn_ref kg_reduce(kn_graph *g, kn_ref x, int op, const int64_t *axes, int naxes);           /* at tensor level */
 kn_ref kg_reduce_ranges(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges); /* after Rangeify */
-/* A scan: at each iteration of the range, which stays open, x reduced over the iterations up to and with it. */
-kn_ref kg_prefix(kn_graph *g, kn_ref x, int op, kn_ref range);
+/* A scan: at each iteration of the ranges, which stay open, x reduced over the iterations up to and with it, of which
+ * those of the last range follow one another. */
+kn_ref kg_prefix(kn_graph *g, kn_ref x, int op, const kn_ref *ranges, int nranges);
 bool   kg_is_prefix(const kn_graph *g, kn_ref n);
 kn_ref kg_range(kn_graph *g, kn_ref bound, int64_t id, int type);
 /* An expanded range: a value of `rank` whose axis `axis` counts 0..n-1; arange at tensor level (rank 1, id 0). */

@@ -394,19 +394,73 @@ static int loops_around(kl_grow *e, kn_ref range, kn_ref *open, int cap) {
     return kept;
 }
 
-/* A scan: an accumulator set around the loop, updated and read in each iteration. */
-static kn_ref expand_prefix(kl_grow *e, kn_ref n) {
+/* What the loops of a prefix have added up before x, in an accumulator that is set around them. */
+typedef struct kl_carry {
+    kn_ref  reg, at, before;
+    int64_t shape[KN_MAX_RANK];
+    int     rank;
+} kl_carry;
+
+static bool carry_before(kl_grow *e, kn_ref n, const int64_t *shape, int rank, int nloop, kl_carry *c) {
+    kn_graph *g = e->g;
+    kn_ref    open[64], deps[1 + KN_MAX_NEST], x = e->map[kg_at(g, n, 0)];
+    int64_t   size = 1;
+    for (int a = 0; a < rank; a++) size *= c->shape[a] = shape[a];
+    c->rank    = rank;
+    c->reg     = kg_buffer(g, e->next_reg++, size, kg_dtype(g, x), 0, KN_REG);
+    kn_ref zero = kg_identity(g, (int)kg_field(g, n, KN_F_REDUCE_op), kg_dtype(g, x));
+    deps[0] = kg_store(g, in_shape(e, c->reg, open, loops_around(e, kg_at(g, n, 1), open, KN_COUNT(open)), shape, rank),
+                       zero, 0);
+    for (int k = 1; k <= nloop; k++) deps[k] = e->map[kg_at(g, n, (uint32_t)k)];
+    c->at     = in_shape(e, c->reg, deps, 1 + nloop, shape, rank);
+    c->before = c->at ? kg_load(g, c->at) : 0;
+    return c->before != 0;
+}
+
+static kn_ref carry_now(kl_grow *e, const kl_carry *c, kn_ref now) {
+    kn_ref done = now ? kg_store(e->g, c->at, now, 0) : 0;
+    return done ? kg_load(e->g, in_shape(e, c->reg, &done, 1, c->shape, c->rank)) : 0;
+}
+
+/* The lanes of a scan along a tile's axis: rows of the tile are added up one by one, by way of LOCAL memory, and then
+ * what came before to each; so that rows wait for one sum of the loop around, not for one another's. */
+static kn_ref prefix_lanes(kl_grow *e, kn_ref n, kn_ref range, int nloop) {
     kn_graph *g  = e->g;
-    kn_ref    x  = e->map[kg_at(g, n, 0)], open[64], range = kg_at(g, n, 1);
-    int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, x), rank;
-    int64_t   shape[KN_MAX_RANK];
-    memcpy(shape, kg_shape(g, x, &rank), sizeof shape[0] * (size_t)kg_rank(g, x));
-    kn_ref    zero = kg_identity(g, op, dt), reg = kg_buffer(g, e->next_reg++, kg_numel(g, x), dt, 0, KN_REG);
-    int       around = loops_around(e, range, open, KN_COUNT(open));
-    kn_ref    init = kg_store(g, kg_reshape(g, kg_after(g, reg, open, around), shape, rank), zero, 0);
-    kn_ref    deps[2] = {init, e->map[range]}, at = kg_reshape(g, kg_after(g, reg, deps, 2), shape, rank);
-    kn_ref    done = at ? kg_store(g, at, kg_op2(g, op, kg_load(g, at), x), 0) : 0;
-    return done ? kg_load(g, kg_reshape(g, kg_after(g, reg, &done, 1), shape, rank)) : 0;
+    int       op = (int)kg_field(g, n, KN_F_REDUCE_op), axis = (int)kg_field(g, e->map[range], KN_F_RANGE_axis), rank;
+    int64_t   dims[KN_MAX_RANK], row[KN_MAX_RANK], size = 1;
+    int64_t   w = kg_const_int(g, kg_at(g, range, 0));
+    kn_ref    x = e->map[kg_at(g, n, 0)], put[KN_MAX_LANES], sum = 0, now = 0;
+    kl_carry  c;
+    const int64_t *have = kg_shape(g, x, &rank);
+    if (w > KN_MAX_LANES) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: a scan's tile is too long"), 0;
+    for (int a = 0; a < e->rank; a++) size *= row[a] = dims[a] = a < rank ? have[a] : 1;
+    size      = size / dims[axis] * w;
+    dims[axis] = w;
+    row[axis]  = 1;
+    kn_ref whole = lay_down(e, repeat_lanes(e, x, dims));
+    kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, x), 0, KN_LOCAL);
+    if (!whole || (nloop && !carry_before(e, n, row, e->rank, nloop, &c))) return 0;
+    for (int64_t k = 0; k < w; k++) {
+        kn_ref at = tile_places(e, dims, e->rank, axis, 1, k), y = take_up(e, whole, at, row);
+        sum       = sum && y ? kg_op2(g, op, sum, y) : y;
+        now       = nloop && sum ? kg_op2(g, op, c.before, sum) : sum;
+        if (nloop && k == w - 1) now = carry_now(e, &c, now);
+        put[k] = now ? kg_store(g, kg_index(g, local, &at, 1), now, 0) : 0;
+        if (!put[k]) return 0;
+    }
+    return take_up(e, kg_after(g, local, put, (int)w), tile_places(e, dims, e->rank, -1, 0, 0), dims);
+}
+
+/* A scan: an accumulator set around its loops, updated and read in each iteration. */
+static kn_ref expand_prefix(kl_grow *e, kn_ref n) {
+    kn_graph *g     = e->g;
+    kn_ref    x     = e->map[kg_at(g, n, 0)], last = kg_at(g, n, kg_nsrc(g, n) - 1);
+    int       nloop = (int)kg_nsrc(g, n) - 1, rank;
+    kl_carry  c;
+    if (ko_is_lane(type_of(g, last))) return prefix_lanes(e, n, last, nloop - 1);
+    const int64_t *shape = kg_shape(g, x, &rank);
+    if (!carry_before(e, n, shape, rank, nloop, &c)) return 0;
+    return carry_now(e, &c, kg_op2(g, (int)kg_field(g, n, KN_F_REDUCE_op), c.before, x));
 }
 
 static kn_ref expand_end(kl_grow *e, kn_ref n) {

@@ -89,7 +89,7 @@ static kn_ref as_prefix(kn_graph *g, kn_ref reduce, uint32_t k, const kl_growth 
         if (s != k) rest[n++] = kg_at(g, reduce, s);
     if (x && n) x = kg_reduce_ranges(g, x, op, rest, n);
     if (x && turned != w->i) x = kg_substitute(g, x, &w->i, &turned, 1);
-    return x ? kg_prefix(g, x, op, loop) : 0;
+    return x ? kg_prefix(g, x, op, &loop, 1) : 0;
 }
 
 kn_ref kl_scan(kn_rw *rw, kn_ref n) {

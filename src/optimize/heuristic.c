@@ -395,6 +395,32 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     return tile_registers(v) >= 2 * b;
 }
 
+/* A scan's own loop has side by side what lanes have far apart: a block of both, whose rows are added up. What is left
+ * over comes first: what follows it sums it up once more, and not the other way round. */
+static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest  = v->nest;
+    int            along = -1;
+    bool           far   = false;
+    int64_t        rows, w;
+    for (int o = 0; o < v->outputs; o++)
+        if (nest->origin[o].scanned && nest->origin[o].closer == v->tile) along = o;
+    if (along < 0 || v->outputs < nest->norigin || !v->machine->turns) return false;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], lane);
+        if (s != 0 && s != 1 && stride_in(v, &v->access[i], along) != 1) return false;
+        far |= s != 0 && s != 1;
+    }
+    if (!far || !block_of(v, lane, along, &rows, &w)) return false;
+    int64_t rest = nest->origin[along].extent % rows;
+    if (rows < BLOCK_LEAST || !split(v, position(nest, lane, -1), KN_MIN(rows, w), KN_AXIS_UPCAST, opts, n, cap))
+        return false;
+    kn_opt behind = {.op = KN_OPT_SWAP, .axis = position(nest, lane, KN_AXIS_UPCAST), .arg = position(nest, along, -1)};
+    push(v, behind, opts, n, cap);
+    if (rest) push(v, (kn_opt){.op = KN_OPT_PEEL, .axis = position(nest, along, -1), .arg = rest}, opts, n, cap);
+    split(v, position(nest, along, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
+    return true;
+}
+
 /* A row of a few registers, of which little is computed, needs no loop of its own. */
 static bool row_of_few(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
@@ -417,6 +443,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     int64_t        rows = 0;
+    if (row < 0 && scan_block(v, lane, opts, n, cap)) return;
     int            end = -1, at = position(nest, lane, -1), beside = row < 0 ? turned_row(v, lane) : -1;
     if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);

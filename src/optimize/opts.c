@@ -150,7 +150,9 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     if (o->arg < 1 || o->arg > l->extent) return "the factor must be between 1 and the loop's extent";
     if (or->carried || (or->meets && o->target == KN_AXIS_UPCAST))
         return "its iterations meet in memory and must run in order";
-    if (or->scanned && o->target != KN_AXIS_LOOP) return "a prefix runs along it, so its iterations run in order";
+    bool last = !o->top && !tile && l->stride == 1; /* lanes whose iterations follow one another */
+    if (or->scanned && o->target != KN_AXIS_LOOP && (o->target != KN_AXIS_UPCAST || !last))
+        return "a prefix runs along it, so its iterations run in order";
     if (l->carry && o->target != KN_AXIS_REDUCE) return "its sums are carried in memory";
     if (o->target == KN_AXIS_UPCAST && bounds_on(nest, l->origin, 0))
         return "another output loop's bound is read from it";

@@ -285,48 +285,23 @@ static kn_ref copy_apart(ko_state *s, const ko_variant *v, const kn_ref *to, kn_
     return kg_substitute(g, x, from, now, n);
 }
 
-/* A prefix along a range that fell into parts: what stands before the piece, the blocks before this one, and the prefix
- * within the block. */
+/* A prefix along a range that fell into parts: what stands before the piece, and the prefix along the piece's loops. */
 static kn_ref own_prefix(ko_state *s, const ko_variant *v, int k, int origin, kn_ref p, ko_rooms *rooms) {
     kn_graph *g  = s->g;
-    int       op = (int)kg_field(g, p, KN_F_REDUCE_op), dt = kg_dtype(g, p);
-    kn_ref    x = kg_at(g, p, 0), to[KN_MAX_NEST], at = v->base[k], all = 0;
-    bool      loops = false;
-    memcpy(to, v->to, sizeof to);
-    if (!kg_is_const(g, at, 0)) { /* everything before the piece */
-        kn_ref q = ko_new_range(s, at, KN_AXIS_REDUCE, 0, KN_MAX_NEST);
-        to[k]    = q;
-        kn_ref y = q ? copy_apart(s, v, to, x, v->from[k], rooms) : 0;
-        all      = y ? kg_reduce_ranges(g, y, op, &q, 1) : 0;
-        if (!all) return 0;
+    int       op = (int)kg_field(g, p, KN_F_REDUCE_op), n = 0;
+    kn_ref    x = kg_at(g, p, 0), to[KN_MAX_NEST], loop[KN_MAX_NEST], before = 0;
+    if (!kg_is_const(g, v->base[k], 0)) {
+        memcpy(to, v->to, sizeof to);
+        kn_ref q = to[k] = ko_new_range(s, v->base[k], KN_AXIS_REDUCE, 0, KN_MAX_NEST);
+        kn_ref y         = q ? copy_apart(s, v, to, x, v->from[k], rooms) : 0;
+        before           = y ? kg_reduce_ranges(g, y, op, &q, 1) : 0;
+        if (!before) return 0;
     }
-    for (int l = 0; l < v->nloop; l++) {
-        if (v->loop[l].origin != origin) continue;
-        loops    = true;
-        kn_ref r = v->loop[l].range, step = kg_idx(g, v->loop[l].stride), term, y;
-        if (v->loop[l].stride == 1) {
-            to[k] = kg_op2(g, KN_OP_ADD, at, r);
-            y     = kg_substitute(g, x, v->from, to, v->nsub);
-            term  = y ? kg_prefix(g, y, op, r) : 0;
-        } else {
-            kn_ref t     = ko_new_range(s, step, KN_AXIS_REDUCE, 0, KN_MAX_NEST);
-            kn_ref block = kg_op2(g, KN_OP_MUL, kg_op2(g, KN_OP_ADD, r, kg_idx(g, -1)), step);
-            kn_ref gate  = kg_op2(g, KN_OP_CMPLT, kg_idx(g, 0), r);
-            to[k]        = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_ADD, at, block), t);
-            y            = copy_apart(s, v, to, x, v->from[k], rooms);
-            y            = y ? gate_accesses(s, v, &origin, 1, &gate, y) : 0;
-            y            = y ? kg_reduce_ranges(g, y, op, &t, 1) : 0;
-            y            = y ? kg_op3(g, KN_OP_WHERE, gate, y, kg_identity(g, op, dt)) : 0;
-            term         = y ? kg_prefix(g, y, op, r) : 0;
-            at           = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, r, step));
-        }
-        all = all ? kg_op2(g, op, all, term) : term;
-        if (!all) return 0;
-    }
-    if (loops) return all;
-    to[k]    = at; /* the piece is one iteration, without a loop */
-    kn_ref y = kg_substitute(g, x, v->from, to, v->nsub);
-    return y && all ? kg_op2(g, op, all, y) : y;
+    for (int l = 0; l < v->nloop; l++)
+        if (v->loop[l].origin == origin) loop[n++] = v->loop[l].range;
+    kn_ref own = kg_substitute(g, x, v->from, v->to, v->nsub);
+    if (own && n) own = kg_prefix(g, own, op, loop, n); /* else the piece is one iteration, without a loop */
+    return own && before ? kg_op2(g, op, before, own) : own;
 }
 
 static kn_ref own_prefixes(ko_state *s, kn_ref closer, const int *origins, int n, ko_variant *v, kn_ref body,
