@@ -184,6 +184,13 @@ void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
         }
         break;
     }
+    case KN_OP_MULACC: {
+        kn_prop product = *p, *c = kg_prop(g, src[2]);
+        if (dt == KN_BOOL || dt == KN_U64) break;
+        binary_bounds(g, KN_OP_MUL, dt, src[0], src[1], &product);
+        fit(p, dt, kn_sat_add(product.min, c->min), kn_sat_add(product.max, c->max));
+        break;
+    }
     case KN_OP_NEG:
         if (dt != KN_U64 && kg_prop(g, src[0])->min != INT64_MIN)
             fit(p, dt, -kg_prop(g, src[0])->max, -kg_prop(g, src[0])->min);

@@ -54,6 +54,12 @@ static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
     }
 }
 
+int kx_first_run(const kn_graph *g, kn_ref load, int step) {
+    kn_ref  at = kg_at(g, load, 0), idx = kg_at(g, at, 1);
+    int64_t before = kg_min(g, idx) % step, rest = step - 1 - before, most = kg_max(g, idx);
+    return before >= 0 && most < kg_numel(g, kg_at(g, at, 0)) - rest ? (int)before : -1;
+}
+
 /* A LOAD of every second lane, which takes a table of places. */
 static bool kc_wants_table(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
@@ -66,7 +72,8 @@ static bool kc_wants_table(const kx_plan *p, kn_ref n) {
 }
 
 static bool kc_same_table(const kn_graph *g, kn_ref a, kn_ref b) {
-    return kg_numel(g, a) == kg_numel(g, b) && kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b));
+    return kg_numel(g, a) == kg_numel(g, b) && kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b)) &&
+           kx_first_run(g, a, 2) == kx_first_run(g, b, 2);
 }
 
 /* One that has the table of x already: its place in `use`, or `count`. */

@@ -155,11 +155,12 @@ void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_
 }
 
 /* Of w lanes `step` apart, where they are when runs before that one are in the first register, in their places, and
- * that run is in the second; returns where in memory it starts. The last run ends with the last lane. */
-static int el_find_places(int *place, int w, int step, int run) {
-    int start = run < step - 1 ? run * w : (w - 1) * (step - 1);
+ * that run is in the second; returns where in memory it starts, by the first run, which begins `before` the first lane.
+ * Without that (-1) the last run ends with the last lane. */
+static int el_find_places(int *place, int w, int step, int run, int before) {
+    int start = run < step - 1 || before >= 0 ? run * w : (w - 1) * (step - 1);
     for (int l = 0; l < w; l++) {
-        int at   = l * step;
+        int at   = KN_MAX(before, 0) + l * step;
         place[l] = run == 1 && at < w ? at : at < run * w ? l : w + at - start;
         place[l] = KN_MIN(place[l], 2 * w - 1); /* of a run to come */
     }
@@ -168,7 +169,7 @@ static int el_find_places(int *place, int w, int step, int run) {
 
 void kx_emit_table(kx_writer *e, kn_ref load, int reg) {
     int w = (int)kg_numel(e->g, load), size = kn_dsize(kg_dtype(e->g, load)), place[16];
-    el_find_places(place, w, 2, 1);
+    el_find_places(place, w, 2, 1, kx_first_run(e->g, load, 2));
     kx_load_bits(e, reg, w * size, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
 }
 
@@ -176,29 +177,33 @@ void kx_emit_table(kx_writer *e, kn_ref load, int reg) {
 static bool el_load_by_table(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
     int size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = kx_table_of(e->p, n);
     if (reg < 0) return false;
-    kx_ins last = el_further(m, (int64_t)(w - 1) * size);
-    kx_load_bits(e, d, w * size, *m);
+    int    before = kx_first_run(e->g, n, 2);
+    kx_ins first = el_further(m, -KN_MAX(before, 0) * size), last = el_further(&first, (w - (before < 0)) * size);
+    kx_load_bits(e, d, w * size, first);
     kx_put(e, el_like(kx_i3(size == 8 ? KX_VPERMT2PD : KX_VPERMT2PS, w * size, d, reg, KX_IN_MEM), &last));
     return true;
 }
 
-/* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, the last of them ends with the last lane, nothing is
- * read that no lane wants to the left or right of; each shuffle takes a run's lanes to their places. */
-static void el_load_apart(kx_writer *e, int d, int size, int w, int step, const kx_ins *m) {
-    bool dbl   = size == 8;
-    int  bytes = w * size, from = e->v0, to = d, place[16];
+/* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, of which nothing lies outside the buffer; each shuffle
+ * takes a run's lanes to their places. */
+static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
+    int    size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), before = kx_first_run(e->g, n, step);
+    int    bytes = w * size, from = e->v0, to = d, place[16];
+    bool   dbl   = size == 8;
+    kx_ins first = el_further(m, -KN_MAX(before, 0) * size);
     if (!e->avx512 || (bytes == 16 && step == 2 && !dbl)) {
-        kx_load_bits(e, from, bytes, *m);
-        kx_ins last = el_further(m, bytes - size);
-        kx_put(e, el_like(kx_imm(kx_i4(KX_VSHUFPS, bytes, d, from, KX_IN_MEM, 0), 0xd8), &last));
+        kx_load_bits(e, from, bytes, first);
+        kx_ins last = el_further(&first, bytes - (before < 0) * size);
+        int    pick = before < 0 ? 0xd8 : before ? 0xdd : 0x88; /* 0 2 1 3, 1 3 1 3, 0 2 0 2 */
+        kx_put(e, el_like(kx_imm(kx_i4(KX_VSHUFPS, bytes, d, from, KX_IN_MEM, 0), pick), &last));
         if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8));
         return;
     }
-    kx_load_bits(e, from, bytes, *m);
+    kx_load_bits(e, from, bytes, first);
     for (int run = 1; run < step; run++) {
-        int start = el_find_places(place, w, step, run);
+        int start = el_find_places(place, w, step, run, before);
         kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
-        kx_ins table = el_further(m, (int64_t)start * size);
+        kx_ins table = el_further(&first, (int64_t)start * size);
         kx_put(e, el_like(kx_i3(dbl ? KX_VPERMI2PD : KX_VPERMI2PS, bytes, to, from, KX_IN_MEM), &table));
         int t = from;
         from  = to;
@@ -626,13 +631,13 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
-        kx_load_narrow(e, d, kn_dsize(dt), w, spot.step, &m), el_load_run(e, d, dt, w, NULL);
+        kx_load_narrow(e, n, d, spot.step, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
     else if (lanes && el_load_by_table(e, n, d, &m))
         ;
     else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
-        el_load_apart(e, d, kn_dsize(dt), w, (int)spot.step, &m);
+        el_load_apart(e, n, d, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes)

@@ -2,7 +2,8 @@
  *
  * Sixteen bytes of a register at a time. Those that lie near are in a few loads, of which a shuffle each takes what it
  * has to its places and makes the other places zero; nothing is read beyond the first lane and the last. Those that lie
- * far apart, or run backwards, go one by one. */
+ * far apart, or run backwards, go one by one. AVX-512 narrows every second one where the buffer has all of the others.
+ */
 #include "target/x86/emit.h"
 
 #include <string.h>
@@ -39,7 +40,25 @@ static void eb_insert(kx_writer *e, int to, int size, int lanes, int64_t step, c
     }
 }
 
-void kx_load_narrow(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
+/* Every second lane: each has a place of twice its size to itself, of which it is the low half, or the high one. */
+static void eb_load_halves(kx_writer *e, int d, int size, int w, int before, const kx_ins *m) {
+    int from = KN_MIN(2 * w * size, 64);
+    for (int at = 0; at < 2 * w * size; at += from) {
+        int part = at ? e->v0 : d;
+        kx_load_bits(e, part, from, eb_at(m, kx_i(KX_MOV, 8), at - before * size));
+        if (before) kx_put(e, kx_imm(kx_i3(size == 1 ? KX_VPSRLWI : KX_VPSRLDI, from, part, part, 0), 8 * size));
+        kx_put(e, kx_i2(size == 1 ? KX_VPMOVWB : KX_VPMOVDW, from, part, part));
+        if (at) kx_put(e, kx_imm(kx_i4(KX_VINSERTI64X4, 64, d, d, part, 0), 1));
+    }
+}
+
+void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const kx_ins *m) {
+    int size = kn_dsize(kg_dtype(e->g, load)), w = (int)kg_numel(e->g, load);
+    int before = e->avx512 && step == 2 && w * size >= 16 ? kx_first_run(e->g, load, 2) : -1;
+    if (before >= 0) {
+        eb_load_halves(e, d, size, w, before, m);
+        return;
+    }
     int lanes = KN_MIN(w, 16 / size), all = (int)KN_MIN((lanes - 1) * step * size + size, INT16_MAX);
     for (int l = 0; l < w; l += lanes) {
         int    part = l ? e->v2 : d;

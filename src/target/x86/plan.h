@@ -133,6 +133,9 @@ int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers valu
 /* constants.c: what is left of the vector registers is lent to constants. */
 bool kx_hold_constants(kx_plan *p);
 int  kx_table_of(const kx_plan *p, kn_ref load); /* the register with the table of places that it wants, or -1 */
+/* Lanes `step` apart are taken from so many runs side by side, in which all of memory is: how far before the first lane
+ * they begin, so that loads of what lies between those lanes take them from the same runs. -1: memory ends before. */
+int kx_first_run(const kn_graph *g, kn_ref load, int step);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);
