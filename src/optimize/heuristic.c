@@ -11,7 +11,7 @@ enum {
     TILE_ROWS = 8, NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
-    SHORT_SUM = 4 /* terms */
+    SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
 
 typedef struct ko_access {
@@ -521,14 +521,28 @@ static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
     }
 }
 
-/* A sum of few terms, as that of a pool's window, runs through them without a loop. */
-static void unroll_sums(ko_view *v, kn_opt *opts, int *n, int cap) {
+/* Vectors of the tile. */
+static int64_t vectors_of_tile(const ko_view *v) {
+    int64_t n = 1, lanes = 1;
+    for (int l = 0; l < v->nest->nloop; l++) {
+        if (v->nest->loop[l].type != KN_AXIS_UPCAST) continue;
+        n     = kn_sat_mul(n, lanes);
+        lanes = v->nest->loop[l].extent; /* the last one's */
+    }
+    return kn_sat_mul(n, lane_vectors(v, lanes));
+}
+
+/* A sum of few terms, as of a pool's window or in a product of small matrices, runs through them without a loop. */
+static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     if (v->ops > PIECE_OPS) return;
+    bool    room = product && tile_registers(v) >= 2 * BLOCK; /* for what the copies load */
+    int64_t most = room ? KN_MIN(2 * SHORT_SUM, KN_MAX(SHORT_SUM, SHORT_CODE / vectors_of_tile(v))) : SHORT_SUM;
     for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
-        if (terms > SHORT_SUM) continue;
+        if (terms > most) continue;
+        most /= KN_MAX(terms, 1); /* of sums in sums, together */
         for (int o = last; o-- > first;) {
             int at = position(v->nest, o, KN_AXIS_REDUCE);
             if (at >= 0) split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
@@ -547,7 +561,7 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
             (o == 0 || nest->origin[o - 1].closer != nest->origin[o].closer))
             side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     sums_lanes(v, lane, row, opts, &n, cap);
-    if (row < 0) unroll_sums(v, opts, &n, cap);
+    unroll_sums(v, row >= 0, opts, &n, cap);
     if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
         int64_t e = nest->loop[0].extent;
