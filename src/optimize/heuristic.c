@@ -11,6 +11,7 @@ enum {
     TILE_ROWS = 8, NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
+    NEAR = 4, /* elements from lane to lane that take a shuffle a register */
     SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
 
@@ -499,17 +500,43 @@ static void pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap)
     }
 }
 
+/* The last loop of the sum around all others, which fill no register: its lanes, if far apart. -1: there is none. */
+static int sum_around(const ko_view *v) {
+    const kn_nest *nest = v->nest;
+    int            out  = -1;
+    for (int o = v->outputs; o < nest->norigin; o++) {
+        bool around = nest->origin[o].extent >= 4 * v->lanes, inner = false;
+        for (int p = v->outputs; p < nest->norigin && around; p++) {
+            if (nest->origin[p].closer == nest->origin[o].closer) around = p <= o;
+            else around = inner = nest->origin[p].extent < v->lanes &&
+                                  kg_depends(v->g, nest->origin[p].closer, nest->origin[o].range);
+        }
+        if (around && inner) out = o;
+    }
+    for (int i = 0; i < v->naccess && out >= 0; i++) { /* more than adding up pays for lanes one by one */
+        int64_t s = stride_in(v, &v->access[i], out);
+        if (s < 0 || (s > NEAR && !v->ops)) return -1;
+    }
+    return out;
+}
+
 /* Lanes of the reductions that the output's do not run through. */
 static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     bool           dots = lane < 0 && row >= 0;
+    int            far  = lane < 0 ? sum_around(v) : -1;
+    if (far >= 0) {
+        split(v, position(nest, far, KN_AXIS_REDUCE), v->lanes, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+        return;
+    }
     for (int o = v->outputs; o < nest->norigin; o++) {
         int own;
         if (lane >= 0 && kg_depends(v->g, nest->origin[o].closer, nest->origin[lane].range)) continue;
         if (!reduce_lanes(v, nest->origin[o].closer, &own) || own != o) continue;
         bool inside = false; /* of another reduction's lanes */
-        for (int p = v->outputs; p < nest->norigin; p++)
-            inside |= p != o && kg_depends(v->g, nest->origin[o].closer, nest->origin[p].range);
+        for (int p = v->outputs, lanes; p < nest->norigin && !inside; p++)
+            inside = p != o && kg_depends(v->g, nest->origin[o].closer, nest->origin[p].range) &&
+                     (lane >= 0 || reduce_lanes(v, nest->origin[p].closer, &lanes));
         if (inside) continue;
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots      = false;
@@ -561,7 +588,7 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
             (o == 0 || nest->origin[o - 1].closer != nest->origin[o].closer))
             side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     sums_lanes(v, lane, row, opts, &n, cap);
-    unroll_sums(v, row >= 0, opts, &n, cap);
+    unroll_sums(v, row >= 0 || lane < 0, opts, &n, cap);
     if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
         int64_t e = nest->loop[0].extent;
