@@ -188,6 +188,11 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
     return dt != KN_INDEX && moves && step * w * size == (int32_t)(step * w * size);
 }
 
+/* A pair as well: by way of memory it would wait for two stores. */
+static bool cm_loads_apart(int dt, int w, int64_t step) {
+    return cm_moves_apart(dt, kn_dsize(dt) == 4 && w == 2 ? 4 : w, step);
+}
+
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) {
     bool held = kn_dsize(dt) >= 4 || (c->avx512 && kn_is_int(dt)); /* by registers as memory has them */
     return c->lanes > 1 && dt != KN_BOOL && held && w * kn_dsize(dt) >= (c->avx512 ? 8 : 16);
@@ -336,7 +341,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     }
     bool run = a.plain &&
                (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
-                                         : still && cm_moves_apart(dt, w, a.coef[d->rank - 1]));
+                                         : still && cm_loads_apart(dt, w, a.coef[d->rank - 1]));
     if (a.plain && !gate && a.coef[d->rank - 1] != 1) {
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
         if (x) return x;
@@ -377,15 +382,18 @@ static kn_ref cm_store_element(kx_cut *c, kn_ref n, const cm_address *a, const k
     return kg_store(g, place, x, gt);
 }
 
-/* A load whose lanes come one by one from computed places: what stores them does so one by one too, and waits for no
- * wide load of what was just written in parts. */
+/* A load whose lanes come one by one: what stores them does so one by one too, and waits for no wide load of what was
+ * just written in parts. */
 static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     kx_tile    t;
     cm_address a;
     if (kg_op(c->g, n) != KN_OP_LOAD || kg_nsrc(c->g, n) > 1 || kx_is_register(c->g, kg_at(c->g, n, 0))) return false;
     kx_tile_of(c, n, &t);
-    return cm_find_address(c, kg_at(c->g, n, 0), &t, &a) && !a.plain &&
-           !cm_gathers(c, kg_at(c->g, n, 0), kg_dtype(c->g, n), w);
+    int dt = kg_dtype(c->g, n);
+    if (!cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false;
+    if (!a.plain) return !cm_gathers(c, kg_at(c->g, n, 0), dt, w);
+    int64_t step = a.coef[t.rank - 1];
+    return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !kx_alternates(c->avx512, dt, w);
 }
 
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {

@@ -134,13 +134,13 @@ static int32_t el_pool_places(kx_writer *e, const int *place, int w, int size) {
     return kx_pool(e, data, (size_t)(w * size));
 }
 
-/* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes of them, and those into the register. */
+/* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes, or two lanes, and those into the register. */
 void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
     for (int l = 0; l < w; l += 16 / size) {
         int    part = l ? e->v0 : d;
         kx_ins at   = el_further(m, l * step * size);
         kx_load_bits(e, part, size, at);
-        for (int k = 1; k < 16 / size; k++) {
+        for (int k = 1; k < KN_MIN(16 / size, w); k++) {
             at = el_further(m, (l + k) * step * size);
             kx_put(e, el_like(size == 8 ? kx_i3(KX_VMOVHPS, 0, part, part, KX_IN_MEM)
                                         : kx_imm(kx_i4(KX_VINSERTPS, 0, part, part, KX_IN_MEM, 0), k * 16),
@@ -632,6 +632,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
         kx_load_narrow(e, n, d, spot.step, &m), el_load_run(e, d, dt, w, NULL);
+    else if (lanes && spot.step != 1 && w * kn_dsize(dt) < 16)
+        kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
     else if (lanes && el_load_by_table(e, n, d, &m))
