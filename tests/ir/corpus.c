@@ -299,7 +299,16 @@ static void take_results(const corpus_case *c, const kn_value *value, kn_value *
 
 enum { BODIES = 64 };
 
-/* The program, and behind it what functions that are kept compute inside; how many. 0: no memory. */
+/* The body of a function, 0: n is none, or a fold's combine. */
+static kn_ref body_of(const kn_graph *g, kn_ref n, const kn_ref *node, uint32_t count) {
+    if (kg_is_kept(g, n)) return kg_at(g, n, 0);
+    if (kg_op(g, n) != KN_OP_FUNCTION || kg_op(g, kg_at(g, n, 0)) != KN_OP_TUPLE) return 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (kg_op(g, node[i]) == KN_OP_REDUCE && kg_at(g, node[i], 0) == n) return 0;
+    return kg_at(g, n, 0);
+}
+
+/* The program, and behind it what functions compute inside; how many. 0: no memory. */
 static int with_bodies(kn_graph *g, kn_ref *all) {
     kn_ref  *node;
     uint32_t n;
@@ -307,7 +316,7 @@ static int with_bodies(kn_graph *g, kn_ref *all) {
     for (int k = 0; k < m; k++) {
         if (!kg_reach_own(g, &all[k], 1, &node, &n)) return 0;
         for (uint32_t i = 0; i < n && m; i++) {
-            kn_ref body = kg_is_kept(g, node[i]) ? kg_at(g, node[i], 0) : 0;
+            kn_ref body = body_of(g, node[i], node, n);
             for (uint32_t r = 0; body && r < kg_nsrc(g, body) && m && m < BODIES; r++)
                 if (!(all[m++] = kg_inline(g, node[i], kg_at(g, body, r), NULL))) m = 0;
         }
