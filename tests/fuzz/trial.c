@@ -102,7 +102,7 @@ static bool code_room(trial_engine *e, size_t size) {
     if (size <= e->room) return true;
     if (e->code) munmap(e->code, e->room);
     e->room = KN_MAX(2 * size, (size_t)1 << 20);
-    e->code = mmap(NULL, e->room, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    e->code = mmap(NULL, e->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (e->code != MAP_FAILED) return true;
     e->code = NULL;
     e->room = 0;
@@ -113,7 +113,8 @@ static bool code_room(trial_engine *e, size_t size) {
 static bool run_code(trial *t, kn_fault *f) {
     size_t size = 0, bytes = ((size_t)t->p.temp_bytes + 255) / 128 * 128;
     for (size_t i = 0; i < t->p.nkernel; i++) size += t->p.kernel[i].source_len + GUARD;
-    if (!code_room(t->e, size)) return kn_fail(f, KN_ERR_IO, "no memory that code could run from");
+    if (!code_room(t->e, size) || mprotect(t->e->code, t->e->room, PROT_READ | PROT_WRITE))
+        return kn_fail(f, KN_ERR_IO, "no memory that code could run from");
     char  *at = t->e->code, *temp = aligned_alloc(128, bytes);
     kd_fn *fn = calloc(t->p.nkernel + 1, sizeof *fn);
     memset(temp, 0x5a, bytes);
@@ -122,6 +123,12 @@ static bool run_code(trial *t, kn_fault *f) {
         memcpy(at, k->source, k->source_len);
         memcpy(&fn[i], &at, sizeof at);
         at += (k->source_len + GUARD - 1) / GUARD * GUARD;
+    }
+    /* Not written while it may run: a processor was seen to run what had stood there before. */
+    if (mprotect(t->e->code, t->e->room, PROT_READ | PROT_EXEC)) {
+        free(temp);
+        free(fn);
+        return kn_fail(f, KN_ERR_IO, "executable memory is denied");
     }
     clear_outputs(t);
     for (size_t i = 0; i < t->p.ncall; i++) {
