@@ -147,6 +147,12 @@ bool kg_infer_place(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop *
 uint32_t kg_device(const kn_graph *g, kn_ref n) { return kg_prop(g, n)->device; }
 int      kg_axis(const kn_graph *g, kn_ref n) { return kg_prop(g, n)->axis; }
 
+kn_ref kg_storage(const kn_graph *g, kn_ref place) {
+    for (int op = kg_op(g, place); op == KN_OP_INDEX || op == KN_OP_AFTER || op == KN_OP_RESHAPE; op = kg_op(g, place))
+        place = kg_at(g, place, 0);
+    return place;
+}
+
 int kg_space(const kn_graph *g, kn_ref n) {
     for (;;) {
         const kn_node *nd = kg_node(g, n);

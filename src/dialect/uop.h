@@ -248,6 +248,7 @@ int64_t        kg_most(const kn_graph *g, kn_ref n);
 int64_t kg_min(const kn_graph *g, kn_ref n);
 int64_t kg_max(const kn_graph *g, kn_ref n);
 bool    kg_in_bounds(const kn_graph *g, kn_ref index); /* INDEX by one offset that is surely inside its storage */
+kn_ref  kg_storage(const kn_graph *g, kn_ref place); /* the PARAM or BUFFER under INDEX, AFTER, RESHAPE; or what is */
 int     kg_space(const kn_graph *g, kn_ref n);    /* address space of the buffer a value lives in; KN_REG for values */
 uint32_t kg_device(const kn_graph *g, kn_ref n);  /* string id of the device, 0 = none */
 /* Sharding (axis.c): a device "A,B" is a tuple, and what lives there is shared out along an axis, in equal runs, or, of

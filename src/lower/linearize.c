@@ -78,14 +78,9 @@ static bool sort_items(const kn_alloc *a, kl_item *item, uint32_t count, int nlo
     return ok;
 }
 
-static kn_ref behind(const kn_graph *g, kn_ref at) {
-    while (kg_op(g, at) == KN_OP_INDEX || kg_op(g, at) == KN_OP_AFTER) at = kg_at(g, at, 0);
-    return at;
-}
-
 static kn_ref reached(const kn_graph *g, kn_ref x) {
     int op = kg_op(g, x);
-    return op == KN_OP_LOAD || op == KN_OP_STORE ? behind(g, kg_at(g, x, 0)) : 0;
+    return op == KN_OP_LOAD || op == KN_OP_STORE ? kg_storage(g, kg_at(g, x, 0)) : 0;
 }
 
 /* Item `root` of the run, behind what it needs. Returns how many items are in order then. */
@@ -251,7 +246,7 @@ static void count_left(kl_run_order *o, int n) {
     for (int k = 0; k < n; k++) {
         kn_ref x = o->item[o->depth_first[k]].node;
         for (uint32_t s = 0; s < kg_nsrc(g, x); s++) {
-            kn_ref at = kg_op(g, kg_at(g, x, s)) == KN_OP_INDEX ? behind(g, kg_at(g, x, s)) : kg_at(g, x, s);
+            kn_ref at = kg_op(g, kg_at(g, x, s)) == KN_OP_INDEX ? kg_storage(g, kg_at(g, x, s)) : kg_at(g, x, s);
             bool   pointer = kg_op(g, at) == KN_OP_PARAM, cell = kg_op(g, at) == KN_OP_BUFFER;
             if (o->place[at] != NOWHERE || o->outside[at] || (cell && kg_space(g, at) == KN_LOCAL)) continue;
             if (!pointer && !cell && !takes_register(g, at)) continue;

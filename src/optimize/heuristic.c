@@ -12,6 +12,7 @@ enum {
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
     NEAR = 4, /* elements from lane to lane that take a shuffle a register */
+    STORE_AHEAD = 1024, /* bytes */
     SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
 
@@ -19,7 +20,7 @@ typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
     double    trips;
     kn_affine form;
-    bool      affine;
+    bool      affine, stored;
 } ko_access;
 
 typedef struct ko_view {
@@ -103,6 +104,9 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
                     a->reduce = v->nest->origin[o].closer;
             a->trips = trips_of(v, order[i], a->reduce);
         }
+        for (uint32_t i = 0; i < n; i++)
+            for (int k = 0; k < count && kg_op(v->g, order[i]) == KN_OP_STORE; k++)
+                v->access[k].stored |= v->access[k].node == kg_at(v->g, order[i], 0);
     }
     kn_free(kg_alloc(v->g), order, n * sizeof *order);
     return v->access || kn_oom(f);
@@ -615,6 +619,24 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     return 2 * far > all;
 }
 
+/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced. */
+static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
+    const double *to    = c->stored;
+    int64_t       round = 1;
+    if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
+    if (to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) return;
+    for (int l = 0; l < v->nest->nloop; l++)
+        if (v->nest->loop[l].type == KN_AXIS_UPCAST && v->nest->loop[l].origin == lane)
+            round = kn_sat_mul(round, v->nest->loop[l].extent);
+    for (int i = 0; i < v->naccess && v->nest->origin[lane].extent >= 2 * round; i++) {
+        kn_ref  p     = kg_at(v->g, v->access[i].node, 0);
+        int64_t bytes = kn_sat_mul(round, kn_dsize(kg_dtype(v->g, v->access[i].node)));
+        if (!v->access[i].stored || kg_op(v->g, p) != KN_OP_PARAM || stride_in(v, &v->access[i], lane) != 1) continue;
+        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot), .more = STORE_AHEAD / bytes};
+        if (bytes >= v->machine->line && bytes <= STORE_AHEAD) push(v, ahead, opts, n, cap);
+    }
+}
+
 /* The options for that lane, and what they are predicted to cost; -2: none at all. `refused` may be NULL. */
 static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refused, kn_opt *opts, int cap,
                       ko_cost *c) {
@@ -624,10 +646,12 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
     w.refused    = refused;
     int n        = lane == -2 ? 0 : list_for(&w, lane, opts, cap);
     ko_predict(model, &nest, v->machine, c);
-    if (!(w.streams = streams(v, lane, c))) return n;
-    nest = *v->nest;
-    n    = list_for(&w, lane, opts, cap);
-    ko_predict(model, &nest, v->machine, c);
+    if ((w.streams = streams(v, lane, c))) {
+        nest = *v->nest;
+        n    = list_for(&w, lane, opts, cap);
+        ko_predict(model, &nest, v->machine, c);
+    }
+    announce(&w, lane, c, opts, &n, cap);
     return n;
 }
 

@@ -1,4 +1,4 @@
-/* stage.c - what the options say of memory: panels of a PARAM copied first, loads announced by PREFETCH, stores that go
+/* stage.c - what the options say of memory: panels of a PARAM copied first, what PREFETCH announces, stores that go
  * past the caches.
  *
  * A panel is what a load walks in the loops inside the one where the copy is placed. It is copied to LOCAL memory
@@ -43,10 +43,18 @@ static kn_ref do_swaps(ko_state *s, ko_swaps *w, kn_ref sink) {
     return sink;
 }
 
+/* `at` is an INDEX of the PARAM itself. */
+static bool place_in(const kn_graph *g, kn_ref at, int64_t slot) {
+    if (kg_op(g, at) != KN_OP_INDEX || kg_op(g, kg_at(g, at, 0)) != KN_OP_PARAM) return false;
+    return kg_field(g, kg_at(g, at, 0), KN_F_PARAM_slot) == slot;
+}
+
 static bool plain_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
-    if (kg_op(g, l) != KN_OP_LOAD || kg_nsrc(g, l) != 1 || kg_op(g, kg_at(g, l, 0)) != KN_OP_INDEX) return false;
-    kn_ref p = kg_at(g, kg_at(g, l, 0), 0);
-    return kg_op(g, p) == KN_OP_PARAM && kg_field(g, p, KN_F_PARAM_slot) == slot;
+    return kg_op(g, l) == KN_OP_LOAD && kg_nsrc(g, l) == 1 && place_in(g, kg_at(g, l, 0), slot);
+}
+
+static bool plain_store_to(const kn_graph *g, kn_ref n, int64_t slot) {
+    return kg_op(g, n) == KN_OP_STORE && place_in(g, kg_at(g, n, 0), slot);
 }
 
 /* ---- panels -------------------------------------------------------------------------------------------------- */
@@ -340,7 +348,8 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
     if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(s->f), 0;
     for (uint32_t i = 0; i < n && ok; i++) {
         kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, now = 0;
-        if (o->op == KN_OPT_PREFETCH && plain_load_of(g, l, o->arg)) {
+        bool   store = plain_store_to(g, l, o->arg);
+        if (o->op == KN_OPT_PREFETCH && (store || plain_load_of(g, l, o->arg))) {
             kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
             int    reads = r ? reads_memory(s, idx) : READS_OWN;
             if (reads == READS_OWN) continue; /* what is read later is not there yet; a sum costs more than its wait */
@@ -350,10 +359,11 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
                 ahead = kg_op2(g, KN_OP_MIN, ahead, kg_op2(g, KN_OP_ADD, kg_at(g, r, 0), kg_idx(g, -1)));
             ahead = kg_substitute(g, idx, &r, &ahead, 1);
             kn_ref fetch = kg_list(g, KN_OP_PREFETCH, (kn_ref[]){kg_index(g, p, &ahead, 1)}, 1);
-            now          = kg_load(g, kg_index(g, kg_after(g, p, &fetch, 1), &idx, 1));
-        } else if (o->op == KN_OPT_STREAM && kg_op(g, l) == KN_OP_STORE && kg_op(g, at) == KN_OP_INDEX &&
-                   kg_op(g, kg_at(g, at, 0)) == KN_OP_PARAM &&
-                   kg_field(g, kg_at(g, at, 0), KN_F_PARAM_slot) == o->arg) {
+            kn_ref src[3]; /* the access as it was, at a place behind that */
+            memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src);
+            src[0] = kg_index(g, kg_after(g, p, &fetch, 1), &idx, 1);
+            now    = kg_with_src(g, l, src, kg_nsrc(g, l));
+        } else if (o->op == KN_OPT_STREAM && store) {
             now = kg_make(g, KN_OP_STORE, 0, 1, kg_src(g, l), kg_nsrc(g, l));
         } else {
             continue;
@@ -362,7 +372,7 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
     }
     if (ok && !w.n)
         kn_fail(s->f, KN_ERR_ARG, "%s: no plain %s of PARAM %lld in a loop",
-                o->op == KN_OPT_STREAM ? "STREAM" : "PREFETCH", o->op == KN_OPT_STREAM ? "store" : "load",
+                o->op == KN_OPT_STREAM ? "STREAM" : "PREFETCH", o->op == KN_OPT_STREAM ? "store" : "access",
                 (long long)o->arg);
     sink = do_swaps(s, &w, ok ? sink : 0);
     kn_free(kg_alloc(g), order, n * sizeof *order);

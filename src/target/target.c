@@ -30,6 +30,13 @@ bool kt_find(const char *name, kt_choice *out, kn_fault *f) {
 #endif
 }
 
+bool kt_is_written(const kn_graph *g, const kn_ref *list, uint32_t n, kn_ref place) {
+    kn_ref storage = kg_storage(g, place);
+    for (uint32_t i = 0; i < n; i++)
+        if (kg_op(g, list[i]) == KN_OP_STORE && kg_storage(g, kg_at(g, list[i], 0)) == storage) return true;
+    return false;
+}
+
 int64_t kt_row_in(int srank, const int64_t *sdims, int drank, const int64_t *ddims, int64_t row) {
     int64_t r = 0, stride = 1;
     for (int i = drank - 2; i >= 0; i--) {

@@ -65,6 +65,9 @@ const kt_target *kt_of(const kt_choice *c);
 /* What it makes runs on this machine. False: KN_ERR_DEVICE says what the machine lacks. */
 bool kt_runs(const kt_choice *c, kn_fault *f);
 
+/* What is announced at that INDEX is written: a STORE of the list goes to the same storage. */
+bool kt_is_written(const kn_graph *g, const kn_ref *list, uint32_t n, kn_ref place);
+
 /* Rows of a tile are all its axes but the last, row-major. The row of s that broadcasts to a row of d. */
 int64_t kt_row_in(int srank, const int64_t *sdims, int drank, const int64_t *ddims, int64_t row);
 /* Does row `from` of s fall on `row` of d, which is s with some axes folded to 1? */

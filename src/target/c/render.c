@@ -27,6 +27,8 @@ typedef struct kc_out {
     const kn_graph *g;
     kn_str         *s;
     kn_fault       *f;
+    const kn_ref   *list;
+    uint32_t        count;
     uint8_t        *needed;
     int             indent, most; /* lanes of a cell */
     bool            failed;
@@ -482,11 +484,6 @@ static bool plain_address(const kn_graph *g, kn_ref idx, kn_affine *f) {
     return true;
 }
 
-static kn_ref render_storage(const kn_graph *g, kn_ref n) {
-    while (kg_op(g, n) != KN_OP_PARAM && kg_op(g, n) != KN_OP_BUFFER) n = kg_at(g, n, 0);
-    return n;
-}
-
 typedef struct kc_address {
     kn_ref    idx;
     bool      plain;
@@ -500,7 +497,7 @@ static bool address(kc_out *c, kn_ref at, kn_ref self, const kc_tile *d, kc_addr
     const kn_graph *g = c->g;
     if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2)
         return c_fail(c, at, "memory must be reached through one INDEX"), false;
-    kn_ref st = render_storage(g, at);
+    kn_ref st = kg_storage(g, at);
     snprintf(a->buf, sizeof a->buf, kg_op(g, st) == KN_OP_PARAM ? "b%lld" : "l%lld",
              (long long)kg_field(g, st, kg_op(g, st) == KN_OP_PARAM ? KN_F_PARAM_slot : KN_F_BUFFER_slot));
     a->idx   = kg_at(g, at, 1);
@@ -541,7 +538,7 @@ static void element(kc_out *c, const kc_address *a, const kc_tile *d, int64_t ro
 }
 
 static bool is_register(const kn_graph *g, kn_ref at) {
-    kn_ref st = render_storage(g, at);
+    kn_ref st = kg_storage(g, at);
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
 
@@ -577,7 +574,7 @@ static void load(kc_out *c, kn_ref n) {
             pad(c);
             if (reg) {
                 kn_str_putf(c->s, "const %s %s = %s;\n", type, self.s,
-                            reg_name(c, render_storage(g, at), cell_of(&d, row, ch)).s);
+                            reg_name(c, kg_storage(g, at), cell_of(&d, row, ch)).s);
                 continue;
             }
             bool    gv = false, av = false, lanes = w > 1 && (is_narrow(dt) || !(a.plain && a.coef[d.rank - 1] == 1));
@@ -633,7 +630,7 @@ static void store(kc_out *c, kn_ref n, bool guard) {
             if (gate) gt = operand(c, gate, &d, row, ch, &gv);
             pad(c);
             if (reg) {
-                kn_str_putf(c->s, "%s = ", reg_name(c, render_storage(g, at), cell_of(&d, row, ch)).s);
+                kn_str_putf(c->s, "%s = ", reg_name(c, kg_storage(g, at), cell_of(&d, row, ch)).s);
                 if (w > 1) spread(c, val, x, vv, w, c->s);
                 else kn_str_puts(c->s, x.s);
                 kn_str_puts(c->s, ";\n");
@@ -667,12 +664,13 @@ static void prefetch(kc_out *c, kn_ref n) {
     kc_tile    d;
     kc_address a;
     if (!cut(c, at, &d) || !address(c, at, n, &d, &a)) return;
+    bool written = kt_is_written(c->g, c->list, c->count, at);
     for (int64_t row = 0; row < d.rows && !c->failed; row++)
         for (int ch = 0; ch < d.nchunk; ch++) {
             pad(c);
             kn_str_putf(c->s, "__builtin_prefetch(%s + ", a.buf);
             element(c, &a, &d, row, ch, false, c->s);
-            kn_str_puts(c->s, ");\n");
+            kn_str_puts(c->s, written ? ", 1);\n" : ");\n");
         }
 }
 
@@ -719,10 +717,10 @@ static void declare(kc_out *c, const kn_ref *list, uint32_t n) {
             kn_str_putf(c->s, "    %s l%lld[%lld] __attribute__((aligned(64)));\n", c_type(kg_dtype(g, x)),
                         (long long)kg_field(g, x, KN_F_BUFFER_slot), (long long)kg_field(g, x, KN_F_BUFFER_size));
         if (kg_op(g, x) != KN_OP_STORE || !is_register(g, kg_at(g, x, 0))) continue;
-        kn_ref st   = render_storage(g, kg_at(g, x, 0));
+        kn_ref st   = kg_storage(g, kg_at(g, x, 0));
         bool   seen = false;
         for (uint32_t j = 0; j < i && !seen; j++)
-            seen = kg_op(g, list[j]) == KN_OP_STORE && render_storage(g, kg_at(g, list[j], 0)) == st;
+            seen = kg_op(g, list[j]) == KN_OP_STORE && kg_storage(g, kg_at(g, list[j], 0)) == st;
         kc_tile d;
         if (seen || !cut(c, kg_at(g, x, 0), &d)) continue;
         for (int64_t row = 0; row < d.rows; row++)
@@ -807,7 +805,7 @@ static bool render_text(const kn_graph *g, kn_ref linear, const char *symbol, in
                         kn_fault *f) {
     uint32_t      n     = kg_nsrc(g, linear);
     const kn_ref *list  = kg_src(g, linear);
-    kc_out        c     = {.g = g, .s = out, .f = f, .indent = 1, .most = most_lanes(g, list, n)};
+    kc_out        c     = {g, out, f, list, n, .indent = 1, .most = most_lanes(g, list, n)};
     size_t        size  = kg_count(g);
     bool          shared = false;
     int           depth = 0;

@@ -438,7 +438,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         uint32_t first = 0;
         if (!c->mark[x]) continue;
         if (op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH) {
-            kn_ref    at = kg_at(g, x, 0), st = kx_storage(g, at);
+            kn_ref    at = kg_at(g, x, 0), st = kg_storage(g, at);
             kn_affine f;
             first = 1;
             for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
@@ -484,7 +484,7 @@ static bool ct_may_lap(kx_cut *c, const kn_ref *order, uint32_t n) {
     bool            ok = c->lanes > 1;
     for (uint32_t i = 0; i < n && ok; i++) {
         int    op = kg_op(g, order[i]);
-        kn_ref st = op == KN_OP_LOAD || op == KN_OP_STORE ? kx_storage(g, kg_at(g, order[i], 0)) : 0;
+        kn_ref st = op == KN_OP_LOAD || op == KN_OP_STORE ? kg_storage(g, kg_at(g, order[i], 0)) : 0;
         if (st && kx_is_register(g, st)) continue;
         if (op == KN_OP_LOAD) c->mark[st] |= READ;
         if (op == KN_OP_STORE) ok = !(c->mark[st] & READ); /* in order of their numbers */

@@ -80,7 +80,6 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
 
 /* cut_memory.c */
 bool   kx_is_register(const kn_graph *g, kn_ref at);
-kn_ref kx_storage(const kn_graph *g, kn_ref n);
 bool   kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f);
 kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype);
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);

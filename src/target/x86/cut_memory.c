@@ -19,13 +19,8 @@ bool kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f) {
     return true;
 }
 
-kn_ref kx_storage(const kn_graph *g, kn_ref n) {
-    while (kg_op(g, n) != KN_OP_PARAM && kg_op(g, n) != KN_OP_BUFFER) n = kg_at(g, n, 0);
-    return n;
-}
-
 bool kx_is_register(const kn_graph *g, kn_ref at) {
-    kn_ref st = kx_storage(g, at);
+    kn_ref st = kg_storage(g, at);
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
 
@@ -44,7 +39,7 @@ static kn_ref cm_awaited(kx_cut *c, kn_ref dep, int64_t cell, int w) {
 /* The storage behind `at`, after what it waits for: of an accumulator the cell's own buffer. */
 kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
     kn_graph *g  = c->g;
-    kn_ref    st = kx_storage(g, at), dep[64], x;
+    kn_ref    st = kg_storage(g, at), dep[64], x;
     int       n  = 0;
     for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
         for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) {
@@ -212,7 +207,7 @@ static kn_ref cm_flags(kx_cut *c, kn_ref cell, kn_ref x, int w) {
     bool      all = op == KN_OP_AND || op == KN_OP_MUL || op == KN_OP_MIN;
     for (uint32_t k = 0; k < 2 && (any || all); k++) {
         kn_ref s = kg_at(g, x, k), l = kg_op(g, s) == KN_OP_INS ? kg_at(g, s, 0) : 0, by = kg_at(g, x, 1 - k);
-        if (kg_op(g, l) != KN_OP_LOAD || kx_storage(g, kg_at(g, l, 0)) != cell) continue;
+        if (kg_op(g, l) != KN_OP_LOAD || kg_storage(g, kg_at(g, l, 0)) != cell) continue;
         kn_ref src[] = {by, any ? kg_int(g, KN_U8, 1) : l, any ? l : kg_int(g, KN_U8, 0)};
         return kx_node(c, KN_OP_WHERE, KN_U8, w, src, 3);
     }
@@ -405,7 +400,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         int    held = cm_cell_dtype(c, dt, w);
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
-        if (held != dt && dt == KN_BOOL) x = cm_flags(c, kx_storage(g, place), x, w);
+        if (held != dt && dt == KN_BOOL) x = cm_flags(c, kg_storage(g, place), x, w);
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
     bool    still = !gate || cm_scalar_lanes(c, gate), block;

@@ -619,9 +619,10 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
         em_open_loop(e, em_loop_of_range(e, n));
     else if (op == KN_OP_END)
         em_close_loop(e, em_loop_of_range(e, kg_at(e->g, n, 1)));
-    else if (op == KN_OP_PREFETCH)
-        kx_put(e, kx_at_place(e, kx_i1(KX_PREFETCHT0, 0, KX_IN_MEM), kg_at(e->g, n, 0)));
-    else if (op == KN_OP_STORE) {
+    else if (op == KN_OP_PREFETCH) {
+        bool written = kt_is_written(e->g, e->p->list, e->p->n, kg_at(e->g, n, 0));
+        kx_put(e, kx_at_place(e, kx_i1(written ? KX_PREFETCHW : KX_PREFETCHT0, 0, KX_IN_MEM), kg_at(e->g, n, 0)));
+    } else if (op == KN_OP_STORE) {
         bool    guard = e->p->loop_of[at] < 0 && kg_space(e->g, kg_at(e->g, n, 0)) == KN_GLOBAL;
         int32_t past  = guard ? kx_label(&e->code) : 0;
         if (guard) em_skip_unless_first(e, past);
@@ -733,7 +734,8 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     kx_plan   p;
     kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = c->level == KX_AVX512};
     if (!kx_plan_make(&p, g, linear, c, f)) return false;
-    kx_code_init(&e.code, kg_alloc(g), e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2, f);
+    uint64_t level = e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2;
+    kx_code_init(&e.code, kg_alloc(g), level | KX_HAS(PREFETCHW), f); /* which does nothing where a CPU lacks it */
     kn_str_init(&list, kg_alloc(g));
     if (c->listing) {
         e.list = &list;
