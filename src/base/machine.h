@@ -22,7 +22,7 @@ typedef struct kn_machine {
     int64_t launch_ps;                    /* of a kernel */
     /* Not what the CPU, but what a target makes of it: */
     bool masks; /* lanes are read under a gate as one */
-    bool turns; /* a block whose rows lie side by side in memory is turned in registers */
+    bool turns; /* a block whose rows lie side by side in memory is turned in registers, and rows are put in turns */
 } kn_machine;
 
 /* "avx512" "avx2" "sse2" "neon": fixed tables, on any machine. NULL: there is none of that name. */

@@ -236,6 +236,18 @@ static bool jumps(const ko_shape *h, const ko_site *s, int lane) {
     return s->base >= 0 && lane >= 0 && s->on & h->origin[lane] && step_bytes(h, s, lane) > s->size;
 }
 
+/* What jumps so little that registers are made of whole ones by shuffles: rows of a store, whose lanes lie in turns
+ * without a gap; registers that a load's lanes are in. 0: it is not so. */
+static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
+    if (rows > KO_IN_TURNS || rows >= h->extent[lane]) return 0;
+    if (!s->store) return s->size >= 4 && rows <= (m->vector_bytes >= 64 ? KO_NEAR : KO_NEAR / 2) ? rows : 0;
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
+            return rows;
+    return 0;
+}
+
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
  * the lanes. */
 static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
@@ -245,7 +257,7 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
     if (lane < 0 || !(s->on & h->origin[lane])) return 1;
-    if (jumps(h, s, lane)) return h->extent[lane];
+    if (jumps(h, s, lane) && !in_turns(h, s, m, lane)) return h->extent[lane];
     /* Whole vectors, and the rest in halves, quarters and so on. */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1), n = lanes / each;
     for (int64_t rest = lanes % each; rest; rest &= rest - 1) n++;
@@ -271,6 +283,8 @@ static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, 
 static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine *m) {
     int lane = lane_of(h, s);
     if (!jumps(h, s, lane)) return 0.5;
+    double turns = in_turns(h, s, m, lane);
+    if (turns > 0) return turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 : lanes % each != 0;
     return (s->store ? EXTRACT : INSERT) * (ragged ? RAGGED : 1);

@@ -11,7 +11,6 @@ enum {
     TILE_ROWS = 8, NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
-    NEAR = 4, /* elements from lane to lane that take a shuffle a register */
     STORE_AHEAD = 1024, /* bytes */
     SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
@@ -144,6 +143,19 @@ static bool reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     return moves;
 }
 
+static bool may_be_lane(const ko_view *v, int o);
+
+/* The loop whose rows a store puts in turns, lane by lane; all of it, and nothing else, lies between two lanes. */
+static const kn_origin *rows_in_turns(const ko_view *v, const ko_access *a, int lane) {
+    int64_t s = stride_in(v, a, lane);
+    if (!a->stored || !v->machine->turns || v->outputs < v->nest->norigin || s < 2 || s > KO_IN_TURNS) return NULL;
+    if (v->nest->origin[lane].extent < v->lanes) return NULL;
+    for (int o = 0; o < v->outputs; o++)
+        if (o != lane && v->nest->origin[o].extent == s && stride_in(v, a, o) == 1 && may_be_lane(v, o))
+            return &v->nest->origin[o];
+    return NULL;
+}
+
 /* Accesses made, with `lane` (an output origin, or -1: the reductions') as the lanes. */
 static double cost_of(const ko_view *v, int lane) {
     double cost = 0;
@@ -165,6 +177,7 @@ static double cost_of(const ko_view *v, int lane) {
             int64_t s     = stride_in(v, a, lane);
             double  lanes = (double)KN_MIN(v->nest->origin[lane].extent, v->lanes);
             w = s == 1 || (s == 0 && a->reduce) ? 1 / lanes : 1; /* what stands still in no reduction is hoisted */
+            if (rows_in_turns(v, a, lane)) w = (double)s / lanes;
         }
         cost += trips * w;
     }
@@ -394,6 +407,9 @@ static int turned_row(const ko_view *v, int lane) {
 /* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has. Bytes go one
  * by one, more of them in a row. False: registers are too few for one. */
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
+    for (int i = 0; i < v->naccess; i++)
+        if (rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[turned])
+            return *rows = v->nest->origin[turned].extent, *w = v->lanes, true;
     int64_t b = tile_registers(v) < 2 * BLOCK ? BLOCK_LEAST : BLOCK, bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
@@ -519,7 +535,7 @@ static int sum_around(const ko_view *v) {
     }
     for (int i = 0; i < v->naccess && out >= 0; i++) { /* more than adding up pays for lanes one by one */
         int64_t s = stride_in(v, &v->access[i], out);
-        if (s < 0 || (s > NEAR && !v->ops)) return -1;
+        if (s < 0 || (s > KO_NEAR && !v->ops)) return -1;
     }
     return out;
 }
@@ -581,6 +597,16 @@ static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap)
     }
 }
 
+/* Rows that are all of a tile leave the outermost place to the first loop, which threads share. */
+static void outermost_loop(ko_view *v, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    int            l    = 0;
+    while (l < nest->nloop && nest->loop[l].type == KN_AXIS_UPCAST) l++;
+    if (!l || l == nest->nloop || nest->loop[l].type != KN_AXIS_LOOP) return;
+    if (nest->origin[nest->loop[l].origin].closer == nest->origin[nest->loop[0].origin].closer)
+        push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = 0, .arg = l}, opts, n, cap);
+}
+
 /* The options for that lane; v->nest becomes the nest they give. */
 static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     const kn_nest *nest = v->nest;
@@ -593,6 +619,7 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
             side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     sums_lanes(v, lane, row, opts, &n, cap);
     unroll_sums(v, row >= 0 || lane < 0, opts, &n, cap);
+    outermost_loop(v, opts, &n, cap);
     if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
         int64_t e = nest->loop[0].extent;

@@ -128,11 +128,11 @@ static kn_ref cm_base_and_rest(kn_graph *g, kn_ref x) {
     return rest ? kg_op2(g, KN_OP_ADD, x, kg_idx(g, rest)) : x;
 }
 
-/* Of a plain address: the place of element (row, lane) of the tile, and w - 1 more, so far apart. */
-static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int w,
-                           int64_t step) {
+/* Of a plain address: the place of what is `ahead` of element (row, lane) of the tile, and w - 1 more, so far apart. */
+static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int64_t ahead,
+                           int w, int64_t step) {
     kn_graph *g    = c->g;
-    int64_t   at_c = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
+    int64_t   at_c = a->base + ahead + a->coef[d->rank ? d->rank - 1 : 0] * lane;
     for (int i = d->rank - 2; i >= 0; i--) {
         at_c += a->coef[i] * (row % d->dims[i]);
         row /= d->dims[i];
@@ -159,7 +159,7 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
         x = cm_base_and_rest(g, x);
         return kg_index(g, a->buffer, &x, 1);
     }
-    return cm_run_place(c, a, d, row, lane, w, w > 1 ? a->coef[d->rank - 1] : 1);
+    return cm_run_place(c, a, d, row, lane, 0, w, w > 1 ? a->coef[d->rank - 1] : 1);
 }
 
 /* ---- loads and stores ------------------------------------------------------------------------------------------ */
@@ -248,14 +248,14 @@ kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64
 
 /* ---- blocks that are turned ------------------------------------------------------------------------------------ */
 
-/* Rows around `row` that lie side by side in memory, as many as there are lanes: the first, and from each how far the
- * next is. False: they do not, or are fewer. */
-static bool cm_block(const cm_address *a, const kx_tile *d, int64_t row, int w, int64_t *first, int64_t *next) {
+/* Rows around `row` that lie side by side in memory, `count` of them: the first, and from each how far the next is.
+ * False: they do not, or are fewer. */
+static bool cm_block(const cm_address *a, const kx_tile *d, int64_t row, int count, int64_t *first, int64_t *next) {
     *next = 1;
     for (int i = d->rank - 2; i >= 0; i--) {
         int64_t at = row / *next % d->dims[i];
-        *first     = row - at % w * *next;
-        if (a->coef[i] == 1 && at - at % w + w <= d->dims[i]) return true;
+        *first     = row - at % count * *next;
+        if (a->coef[i] == 1 && at - at % count + count <= d->dims[i]) return true;
         *next *= d->dims[i];
     }
     return false;
@@ -289,32 +289,60 @@ static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     kn_ref  x[KN_MAX_LANES];
     if (!kx_alternates(c->avx512, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
     for (int l = 0; l < w; l++)
-        if (!(x[l] = kg_load(c->g, cm_run_place(c, a, d, first, from + l, w, 1)))) return 0;
+        if (!(x[l] = kg_load(c->g, cm_run_place(c, a, d, first, from + l, 0, w, 1)))) return 0;
     if (!cm_turn(c, dt, x, w)) return 0;
     for (int k = 0; k < w; k++) c->vec[n][(first + k * next) * d->nchunk + chunk] = x[k];
     return c->vec[n][row * d->nchunk + chunk];
 }
 
-/* The same of a STORE; *known: it is such a block. */
+/* `count` registers of w lanes, of which all lanes 0 follow one another then, all lanes 1 and so on. Of an even number
+ * each takes turns with the one half of all behind it; half as many pairs are left to do the same. */
+static bool cm_interleave(kx_cut *c, int dt, kn_ref *x, int count, int w) {
+    kn_graph *g   = c->g;
+    kn_ref    run = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+    for (int of = count, by; of > 1; of /= by) {
+        by         = of % 2 ? of : 2;
+        kn_ref far = kg_op2(g, KN_OP_MUL, run, kg_idx(g, by)), put[KX_IN_TURNS];
+        for (int i = 0; i < count; i++) {
+            if (i % of >= of / by) continue;
+            kn_ref all = kg_buffer(g, c->next_local++, (int64_t)by * w, dt, 0, KN_LOCAL);
+            for (int k = 0; k < by; k++) {
+                kn_ref at = kg_op2(g, KN_OP_ADD, kg_idx(g, k), far);
+                put[k]    = kg_store(g, kg_index(g, all, &at, 1), x[i + k * (of / by)], 0);
+            }
+            kn_ref from = kg_after(g, all, put, by);
+            for (int k = 0; k < by; k++) {
+                kn_ref at            = kg_op2(g, KN_OP_ADD, kg_idx(g, k * w), run);
+                x[i + k * (of / by)] = kg_load(g, kg_index(g, from, &at, 1));
+            }
+        }
+    }
+    return x[count - 1] != 0;
+}
+
+/* The same of a STORE, or few rows that lie in turns; *known: it is of such rows. */
 static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk,
                              bool *known) {
     kn_graph *g = c->g;
-    int       w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
-    int64_t   first, next;
+    int       w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(g, kg_at(g, n, 1));
+    int64_t   first, next, step = a->coef[d->rank - 1];
+    bool      turns = step > 1 && step <= KX_IN_TURNS && step < w && kx_interleaves(c->avx512, dt, (int)step, w);
+    int       count = turns ? (int)step : w;
     kn_ref    x[KN_MAX_LANES];
-    *known = kx_alternates(c->avx512, kg_dtype(g, kg_at(g, n, 1)), w) && cm_block(a, d, row, w, &first, &next);
-    for (int k = 0; k < w && *known; k++) {
+    *known = (turns || kx_alternates(c->avx512, dt, w)) && cm_block(a, d, row, count, &first, &next);
+    for (int k = 0; k < count && *known; k++) {
         if (!(x[k] = kx_operand(c, kg_at(g, n, 1), d, first + k * next, chunk))) return 0;
         *known = kg_op(g, x[k]) != KN_OP_CONST; /* no register has it */
     }
     if (!*known) return 0;
     if (row != first) return c->vec[n][first * d->nchunk + chunk]; /* has stored all of it */
-    if (!cm_turn(c, kg_dtype(g, x[0]), x, w)) return 0;
-    for (int l = 0; l < w; l++) {
-        kn_ref place = cm_run_place(c, a, d, first, from + l, w, 1);
+    if (!(turns ? cm_interleave(c, dt, x, count, w) : cm_turn(c, dt, x, w))) return 0;
+    for (int l = 0; l < count; l++) {
+        kn_ref place = turns ? cm_run_place(c, a, d, first, from, l * w, w, 1)
+                             : cm_run_place(c, a, d, first, from + l, 0, w, 1);
         x[l]         = kg_make(g, KN_OP_STORE, 0, kg_node(g, n)->arg, (kn_ref[]){place, x[l]}, 2);
     }
-    return kg_list(g, KN_OP_GROUP, x, w);
+    return kg_list(g, KN_OP_GROUP, x, count);
 }
 
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {

@@ -87,6 +87,7 @@ void kx_emit_load(kx_writer *e, kn_ref n);
 void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* of a LOAD of every second lane */
 void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_emit_divide(kx_writer *e, kn_ref n);
+void kx_emit_turns(kx_writer *e, kn_ref load); /* of rows that are put in turns (emit_turns.c) */
 /* emit_narrow.c: lanes of one or two bytes, `step` apart, eight bytes of them at least; of a LOAD its bytes alone. */
 void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const kx_ins *m);
 void kx_store_narrow(kx_writer *e, int v, int size, int w, int64_t step, const kx_ins *m);

@@ -596,6 +596,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     }
     kx_spot spot;
     kx_address_of(g, at, &spot);
+    if (kx_rows_of(e->p, n) > 1) {
+        kx_emit_turns(e, n);
+        return;
+    }
     if (e->p->value[n].part) {
         kx_spot from;
         kx_address_of(g, kg_at(g, e->p->value[n].part, 0), &from);

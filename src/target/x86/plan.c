@@ -125,6 +125,13 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         return m;
     }
     if (op == KN_OP_LOAD && p->value[n].part) {
+        kx_spot a;
+        int     rows = kx_rows_of(p, n);
+        for (kn_ref s = p->value[n].part; rows > 1 && s; s = p->value[s].part) {
+            kx_address_of(g, kg_at(g, s, 0), &a);
+            out[a.disp] = kg_at(g, s, 1);
+        }
+        if (rows > 1) return rows;
         out[m++] = kg_at(g, p->value[n].part, 1);
         if (p->value[n].other) out[m++] = kg_at(g, p->value[n].other, 1);
         return m;
@@ -241,7 +248,7 @@ static bool pl_inverts(const kx_plan *p, kn_ref n) {
 }
 
 /* Memory of the frame that n accesses, 0 none; where in it, in elements, in the simplest of cases, else -1; every
- * how-manieth element: 1, or for loads 2. */
+ * how-manieth element. */
 static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at, int64_t *step) {
     kx_spot a;
     int     op = kg_op(p->g, n);
@@ -250,10 +257,42 @@ static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at, int64_t *step) {
     if (kg_op(p->g, b) != KN_OP_BUFFER || kg_field(p->g, b, KN_F_BUFFER_space) != KN_LOCAL) return 0;
     kx_address_of(p->g, place, &a);
     bool gate = kg_nsrc(p->g, n) > (op == KN_OP_STORE ? 2 : 1);
-    bool far  = a.step != 1 && (a.step != 2 || op == KN_OP_STORE);
+    bool far  = a.step < 1 || a.step > (op == KN_OP_STORE ? KX_IN_TURNS : 2);
     *at       = gate || a.off || a.places || far ? -1 : a.disp;
     *step     = a.step;
     return b;
+}
+
+int kx_rows_of(const kx_plan *p, kn_ref load) {
+    kx_spot a;
+    if (!p->value[load].part) return 1;
+    kx_address_of(p->g, kg_at(p->g, p->value[load].part, 0), &a);
+    return (int)a.step;
+}
+
+static bool pl_same_run(const kx_plan *p, kn_ref store, kn_ref load) {
+    return p->loop_of[p->value[store].at - 1] == p->loop_of[p->value[load].at - 1];
+}
+
+/* STORE `last`, whose lanes lie `rows` apart, and those before it are all that a load takes of the buffer, in turns. */
+static bool pl_in_turns(const kx_plan *p, kn_ref last, kn_ref load, int64_t at, int64_t rows) {
+    int64_t count = 0, lanes = kg_numel(p->g, load), from, step;
+    for (kn_ref s = last; s; s = p->value[s].part, count++) {
+        pl_local(p, s, &from, &step);
+        if (kg_numel(p->g, kg_at(p->g, s, 0)) != lanes || step != rows || !pl_same_run(p, s, load)) return false;
+    }
+    return count == rows && at % lanes == 0 && at < rows * lanes &&
+           kx_interleaves(p->avx512, kg_dtype(p->g, load), (int)rows, lanes);
+}
+
+/* Two stores to one buffer meet nowhere: runs, or rows of one distance. */
+static bool pl_apart(const kx_plan *p, kn_ref a, kn_ref b) {
+    int64_t from, at, step, rows;
+    pl_local(p, a, &from, &rows);
+    pl_local(p, b, &at, &step);
+    if (rows != step) return false;
+    if (rows > 1) return from != at && from < rows && at < rows;
+    return at >= from + kg_numel(p->g, kg_at(p->g, a, 0)) || from >= at + kg_numel(p->g, kg_at(p->g, b, 0));
 }
 
 /* The STORE of buffer b that has so many lanes from `at` on, made in the same run of the list as the load. They are all
@@ -263,7 +302,7 @@ static kn_ref pl_store_with(const kx_plan *p, kn_ref b, kn_ref load, int64_t at,
         int64_t from, step;
         pl_local(p, s, &from, &step);
         if (at >= from && at + lanes <= from + kg_numel(p->g, kg_at(p->g, s, 0)) && (at - from) % lanes == 0)
-            return p->loop_of[p->value[s].at - 1] == p->loop_of[p->value[load].at - 1] ? s : 0;
+            return pl_same_run(p, s, load) ? s : 0;
     }
     return 0;
 }
@@ -271,8 +310,11 @@ static kn_ref pl_store_with(const kx_plan *p, kn_ref b, kn_ref load, int64_t at,
 /* The STORE that has what a load from `at` on takes; of every second lane two, of as many lanes each, one behind the
  * other. */
 static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
-    int64_t lanes = kg_numel(p->g, load);
+    int64_t lanes = kg_numel(p->g, load), from, rows = 1;
+    kn_ref  last  = p->value[b].part;
     *other        = 0;
+    if (last) pl_local(p, last, &from, &rows);
+    if (rows > 1) return step == 1 && pl_in_turns(p, last, load, at, rows) ? last : 0;
     if (step == 2) {
         if (!kx_alternates(p->avx512, kg_dtype(p->g, load), lanes)) return 0;
         kn_ref s = pl_store_with(p, b, load, at & ~(int64_t)1, lanes);
@@ -283,9 +325,9 @@ static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, i
     return pl_store_with(p, b, load, at, lanes);
 }
 
-/* Memory that is filled by whole registers, once each, and read by parts of one, or by every second lane of two: the
- * loads take them from there, and nothing is stored. Not where many lanes are read one by one: memory does that better.
- */
+/* Memory that is filled by whole registers, once each, and read by parts of one, by every second lane of two, or by
+ * runs of what lies in turns: the loads take them from there, and nothing is stored. Not where many lanes are read one
+ * by one: memory does that better. */
 static void pl_find_parts(kx_plan *p) {
     enum { STORES = 16 };
     const kn_graph *g = p->g;
@@ -299,16 +341,12 @@ static void pl_find_parts(kx_plan *p) {
         if (kg_op(g, x) == KN_OP_LOAD) {
             bool ok = at >= 0 && p->value[b].part && *uses < KX_NO_PARTS && pl_store_of(p, b, x, at, step, &other);
             *uses   = ok ? *uses + 1 : KX_NO_PARTS;
-            if (kg_field(g, b, KN_F_BUFFER_slot) >= KX_LOCALS && *uses > 2) *uses = KX_NO_PARTS;
+            int most = ok ? KN_MAX(kx_rows_of(p, b), 2) : 0; /* the buffer's own chain starts with the last store */
+            if (kg_field(g, b, KN_F_BUFFER_slot) >= KX_LOCALS && *uses > (uint32_t)most) *uses = KX_NO_PARTS;
             continue;
         }
         int m = 0;
-        for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
-            int64_t from;
-            pl_local(p, s, &from, &step);
-            if (at < from + kg_numel(g, kg_at(g, s, 0)) && from < at + kg_numel(g, kg_at(g, x, 0))) m = STORES;
-            m++;
-        }
+        for (kn_ref s = p->value[b].part; s; s = p->value[s].part) m += pl_apart(p, s, x) ? 1 : STORES;
         if (at < 0 || m >= STORES || *uses || kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST) *uses = KX_NO_PARTS;
         p->value[x].part = p->value[b].part;
         p->value[b].part = x;
@@ -463,7 +501,8 @@ static bool pl_gathers(const kx_plan *p, kn_ref load) {
 bool kx_writes_early(const kx_plan *p, kn_ref n) {
     const kn_graph *g  = p->g;
     int             op = kx_op(g, n), dt = kg_dtype(g, n);
-    if (kg_op(g, n) == KN_OP_LOAD) return kg_nsrc(g, n) > 1 || (kx_is_lanes(g, n) && pl_gathers(p, n));
+    if (kg_op(g, n) == KN_OP_LOAD)
+        return kg_nsrc(g, n) > 1 || kx_rows_of(p, n) > 1 || (kx_is_lanes(g, n) && pl_gathers(p, n));
     if (kg_op(g, n) != KN_OP_INS) return false;
     bool fl = kn_is_float(dt), lanes = kx_is_lanes(g, n);
     switch (op) {

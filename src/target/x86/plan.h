@@ -120,6 +120,9 @@ bool kx_is_cell(const kn_graph *g, kn_ref place); /* of an accumulator */
  * loop. */
 int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out);
 
+/* A LOAD from registers that are put in turns: how many, which are its operands; else 1. */
+int kx_rows_of(const kx_plan *p, kn_ref load);
+
 /* Sequences that write the result before they have read all sources. */
 bool kx_writes_early(const kx_plan *p, kn_ref n);
 

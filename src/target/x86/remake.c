@@ -52,7 +52,7 @@ static int rm_instructions(const rm *r, kn_ref n) {
     if (r->c->tidy && !kx_spares(r->p, n)) return 0;
     if (op == KN_OP_LOAD) {
         if (kx_is_cell(g, kg_at(g, n, 0)) || (kn_is_float(dt) && kn_dsize(dt) < 4)) return 0;
-        if (r->p->value[n].part) return r->p->value[n].other ? 2 : 1;
+        if (r->p->value[n].part) return kx_rows_of(r->p, n) > 1 ? 0 : r->p->value[n].other ? 2 : 1;
         kx_address_of(g, kg_at(g, n, 0), &a);
         return a.places || a.step != 1 ? 0 : kg_nsrc(g, n) > 1 || dt == KN_BOOL ? 2 : 1;
     }

@@ -20,6 +20,9 @@ static inline int kx_held_bytes(bool avx512, int dtype) {
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
 
+/* Rows that are put in turns, lane by lane, at most. */
+enum { KX_IN_TURNS = 8 };
+
 /* Slots of the LOCAL buffers that Select adds, from here on: lanes by way of memory. */
 #define KX_LOCALS ((int64_t)1 << 40)
 /* Bytes and words are shuffled into sixteen bytes of a register if they lie within so many (emit_narrow.c). */
@@ -28,6 +31,8 @@ enum { KX_NEAR = 64 };
 bool kx_divides_lanes(int dtype, int64_t by, bool avx512);
 /* Every second lane of two such registers takes a shuffle or two (emit_memory.c). Bytes, and words on AVX2, do not. */
 bool kx_alternates(bool avx512, int dtype, int64_t lanes);
+/* So many rows of lanes can be put in turns, in registers (emit_turns.c). */
+bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes);
 /* Render (emit.c). */
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f);
 

@@ -1,0 +1,116 @@
+/* emit_turns.c - Render of x86-64: rows of lanes that are put in turns, lane by lane.
+ *
+ * Register k of the result takes its lane p from row (k w + p) mod rows, at (k w + p) / rows. AVX-512 brings the rows
+ * in one after the other, each by a shuffle of two registers, or, bytes, one that makes the other places zero; AVX2
+ * moves the lanes of each row to their places and blends them. */
+#include "target/x86/emit.h"
+
+#include <string.h>
+
+bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes) {
+    int size = kn_dsize(dtype);
+    if (dtype == KN_INDEX || dtype == KN_BOOL || kx_held_bytes(avx512, dtype) != size) return false;
+    return rows <= KX_IN_TURNS && lanes * size >= 16 && size >= (avx512 ? 1 : 4);
+}
+
+typedef struct et_turns {
+    kx_writer *e;
+    kn_ref     load, row[KX_MAX_OPERANDS];
+    int        rows, part, size, w, bytes; /* part: register of the result; size: of a lane */
+} et_turns;
+
+static int et_row(const et_turns *t, int k, int scratch) {
+    return kx_get(t->e, t->row[k], t->bytes, scratch, t->load);
+}
+
+static int et_row_of(const et_turns *t, int lane) { return (t->part * t->w + lane) % t->rows; }
+static int et_place_of(const et_turns *t, int lane) { return (t->part * t->w + lane) / t->rows; }
+
+static kx_ins et_pool(const et_turns *t, kx_ins i, const void *data) {
+    kx_rm rm = {.mem = true, .at = kx_mem_label(kx_i(KX_MOV, 8), kx_pool(t->e, data, (size_t)t->bytes), 0)};
+    return kx_with(i, &rm);
+}
+
+/* Lanes of two bytes and more: row k joins those before it, which are in their places. */
+static void et_join(const et_turns *t, int to) {
+    static const kx_form_id first[] = {[2] = KX_VPERMI2W, [4] = KX_VPERMI2PS, [8] = KX_VPERMI2PD};
+    static const kx_form_id next[]  = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};
+    kx_writer              *e       = t->e;
+    for (int k = 1; k < t->rows; k++) {
+        uint8_t place[64] = {0};
+        for (int l = 0; l < t->w; l++) {
+            int of = et_row_of(t, l), from = et_place_of(t, l);
+            place[l * t->size] = (uint8_t)(of == k ? t->w + from : k == 1 ? from : l);
+        }
+        int32_t table = kx_pool(e, place, (size_t)t->bytes);
+        int     at    = k == 1 ? to : e->v2;
+        kx_load_bits(e, at, t->bytes, kx_mem_label(kx_i(KX_MOV, 8), table, 0));
+        if (k == 1)
+            kx_put(e, kx_i3(first[t->size], t->bytes, to, et_row(t, 0, e->v1), et_row(t, 1, e->v2)));
+        else
+            kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, k, e->v1)));
+    }
+}
+
+/* Bytes: sixteen of the result are of sixteen of each row. */
+static void et_join_bytes(const et_turns *t, int to) {
+    kx_writer *e = t->e;
+    for (int k = 0; k < t->rows; k++) {
+        uint8_t block[64] = {0}, pick[64];
+        int     x = et_row(t, k, e->v1), at = k ? e->v2 : to;
+        bool    moves = false;
+        for (int l = 0; l < t->bytes; l++) {
+            pick[l] = et_row_of(t, l) == k ? et_place_of(t, l) % 16 : 0x80;
+            int b   = et_place_of(t, l / 16 * 16) / 16;
+            if (l % 16 == 0) block[l] = (uint8_t)(2 * b), block[l + 8] = (uint8_t)(2 * b + 1);
+            moves |= b != l / 16;
+        }
+        if (moves) {
+            kx_load_bits(e, at, t->bytes, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, block, (size_t)t->bytes), 0));
+            kx_put(e, kx_i3(KX_VPERMQ, t->bytes, at, at, x));
+            x = at;
+        }
+        kx_put(e, et_pool(t, kx_i3(KX_VPSHUFB, t->bytes, at, x, KX_IN_MEM), pick));
+        if (k) kx_put(e, kx_i3(KX_VPORD, t->bytes, to, to, at));
+    }
+}
+
+/* AVX2, lanes of four and eight bytes. */
+static void et_blend(const et_turns *t, int to) {
+    kx_writer *e = t->e;
+    for (int k = 0; k < t->rows; k++) {
+        uint32_t place[8] = {0};
+        int      mask = 0, pick = 0, x = et_row(t, k, e->v1), at = k ? e->v2 : to;
+        for (int l = 0; l < t->w; l++) {
+            if (et_row_of(t, l) != k) continue;
+            place[l] = (uint32_t)et_place_of(t, l);
+            mask |= 1 << l;
+            pick |= et_place_of(t, l) << (t->bytes == 32 || t->size == 4 ? 2 * l : l);
+        }
+        if (t->size == 4 && t->bytes == 32) {
+            kx_load_bits(e, at, 32, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, place, sizeof place), 0));
+            kx_put(e, kx_i3(KX_VPERMPS, 32, at, at, x));
+        } else {
+            kx_form_id move = t->size == 4 ? KX_VPERMILPSI : t->bytes == 32 ? KX_VPERMPDI : KX_VPERMILPDI;
+            kx_put(e, kx_imm(kx_i3(move, t->bytes, at, x, 0), pick));
+        }
+        if (k) kx_put(e, kx_imm(kx_i4(t->size == 4 ? KX_VBLENDPS : KX_VBLENDPD, t->bytes, to, to, at, 0), mask));
+    }
+}
+
+void kx_emit_turns(kx_writer *e, kn_ref load) {
+    et_turns t = {.e = e, .load = load, .size = kn_dsize(kg_dtype(e->g, load)), .w = (int)kg_numel(e->g, load)};
+    kx_spot  spot;
+    kx_address_of(e->g, kg_at(e->g, load, 0), &spot);
+    t.rows  = kx_operands(e->p, load, t.row);
+    t.part  = (int)spot.disp / t.w;
+    t.bytes = t.w * t.size;
+    int to  = kx_dst(e, load) == e->v1 ? e->v0 : kx_dst(e, load);
+    if (!e->avx512)
+        et_blend(&t, to);
+    else if (t.size == 1)
+        et_join_bytes(&t, to);
+    else
+        et_join(&t, to);
+    kx_done(e, load, to);
+}
