@@ -21,7 +21,7 @@ enum {
 };
 
 typedef struct ko_site {
-    uint64_t on; /* origins it depends on */
+    uint64_t on, gate; /* origins it depends on; those that what an access is gated by does */
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
@@ -105,6 +105,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
         m->base[m->nbase++] = (ko_base){base, (double)KN_MAX(kg_numel(g, base), 1) * s->size, {0}};
     }
     s->store    = store;
+    if (kg_nsrc(g, whole) == 3) s->gate = model_origins(g, kg_at(g, whole, 2), nest);
     bool affine = kg_affine(g, kg_at(g, at, 1), &form);
     for (int o = 0; o < nest->norigin; o++) {
         kn_ref  r = nest->origin[o].range;
@@ -240,7 +241,7 @@ static bool jumps(const ko_shape *h, const ko_site *s, int lane) {
  * without a gap; registers that a load's lanes are in. 0: it is not so. */
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
-    if (rows > KO_IN_TURNS || rows >= h->extent[lane]) return 0;
+    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || s->gate & (s->store ? UINT64_MAX : h->origin[lane])) return 0;
     if (!s->store) return s->size >= 4 && rows <= (m->vector_bytes >= 64 ? KO_NEAR : KO_NEAR / 2) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)

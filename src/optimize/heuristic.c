@@ -19,7 +19,7 @@ typedef struct ko_access {
     kn_ref    node, reduce; /* the INDEX; the REDUCE it stands in, 0 none */
     double    trips;
     kn_affine form;
-    bool      affine, stored;
+    bool      affine, stored; /* stored: with no gate */
 } ko_access;
 
 typedef struct ko_view {
@@ -104,7 +104,7 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
             a->trips = trips_of(v, order[i], a->reduce);
         }
         for (uint32_t i = 0; i < n; i++)
-            for (int k = 0; k < count && kg_op(v->g, order[i]) == KN_OP_STORE; k++)
+            for (int k = 0; k < count && kg_op(v->g, order[i]) == KN_OP_STORE && kg_nsrc(v->g, order[i]) == 2; k++)
                 v->access[k].stored |= v->access[k].node == kg_at(v->g, order[i], 0);
     }
     kn_free(kg_alloc(v->g), order, n * sizeof *order);

@@ -658,20 +658,22 @@ static void store(kc_out *c, kn_ref n, bool guard) {
     if (guard) c->indent--, pad(c), kn_str_puts(c->s, "}\n");
 }
 
-/* A line of each cell's first lane. */
+/* The line of each cell's first lane, and those of 64 bytes that its run goes on to. */
 static void prefetch(kc_out *c, kn_ref n) {
     kn_ref     at = kg_at(c->g, n, 0);
     kc_tile    d;
     kc_address a;
     if (!cut(c, at, &d) || !address(c, at, n, &d, &a)) return;
-    bool written = kt_is_written(c->g, c->list, c->count, at);
+    bool written = kt_is_written(c->g, c->list, c->count, at), run = a.plain && d.rank && a.coef[d.rank - 1] == 1;
+    int  line    = KN_MAX(64 / kn_dsize(kg_dtype(c->g, at)), 1);
     for (int64_t row = 0; row < d.rows && !c->failed; row++)
-        for (int ch = 0; ch < d.nchunk; ch++) {
-            pad(c);
-            kn_str_putf(c->s, "__builtin_prefetch(%s + ", a.buf);
-            element(c, &a, &d, row, ch, false, c->s);
-            kn_str_puts(c->s, written ? ", 1);\n" : ");\n");
-        }
+        for (int ch = 0; ch < d.nchunk; ch++)
+            for (int from = 0; from < (run ? d.width[ch] : 1); from += line) {
+                pad(c);
+                kn_str_putf(c->s, "__builtin_prefetch(%s + ", a.buf);
+                element(c, &a, &d, row, ch, false, c->s);
+                kn_str_putf(c->s, " + %d%s);\n", from, written ? ", 1" : "");
+            }
 }
 
 /* ---- the function -------------------------------------------------------------------------------------------- */

@@ -470,7 +470,7 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
     return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
 }
 
-/* A hint for the lines that a tile touches: one a row, and one for every sixteen lanes of a run. */
+/* A hint for the lines of 64 bytes that a tile touches: one a row, and one more for each that a run goes on to. */
 kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
     kx_tile    d;
     cm_address a;
@@ -479,7 +479,7 @@ kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
     kx_tile_of(c, at, &d);
     if (!cm_find_address(c, at, &d, &a)) return 0;
     for (int64_t row = 0; row < d.rows; row++)
-        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += 16) {
+        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += 64 / KN_MAX(kn_dsize(kg_dtype(c->g, at)), 1)) {
             kn_ref place = cm_element_place(c, &a, at, &d, row, lane, 1);
             if (!place) return 0;
             part[m++] = kg_op1(c->g, KN_OP_PREFETCH, place);
