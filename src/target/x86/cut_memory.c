@@ -475,11 +475,11 @@ kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
     kx_tile    d;
     cm_address a;
     kn_ref     at = kg_at(c->g, n, 0), part[256];
-    int        m  = 0;
+    int        m = 0, line = 64 / KN_MAX(kn_dsize(kg_dtype(c->g, at)), 1); /* lanes */
     kx_tile_of(c, at, &d);
     if (!cm_find_address(c, at, &d, &a)) return 0;
     for (int64_t row = 0; row < d.rows; row++)
-        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += 64 / KN_MAX(kn_dsize(kg_dtype(c->g, at)), 1)) {
+        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += line) {
             kn_ref place = cm_element_place(c, &a, at, &d, row, lane, 1);
             if (!place) return 0;
             part[m++] = kg_op1(c->g, KN_OP_PREFETCH, place);

@@ -35,6 +35,8 @@ typedef struct kx_writer {
     size_t          moves;                 /* of the plan's, made so far */
     kn_ref          under;                 /* the last of the LOADs that a jump to `past` leaves out, 0: none is open */
     int32_t         past;
+    kn_ref          flags; /* a comparison that stands in the flags alone, as `cond`; 0: none */
+    int             cond;
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
     kx_unwind       unwind;
     kn_str         *list;           /* the instructions as text, or NULL */
@@ -87,6 +89,12 @@ void kx_emit_load(kx_writer *e, kn_ref n);
 void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* of a LOAD of every second lane */
 void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_emit_divide(kx_writer *e, kn_ref n);
+void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n is without its gate */
+/* emit_gates.c: jumps to `past` where the gate is false */
+void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past);
+void kx_open_gate(kx_writer *e, kn_ref load);
+void kx_close_gate(kx_writer *e, kn_ref n);
+bool kx_is_gate_alone(const kx_writer *e, kn_ref n); /* of what comes next: the flags are enough */
 void kx_emit_turns(kx_writer *e, kn_ref load); /* of rows that are put in turns (emit_turns.c) */
 /* emit_narrow.c: lanes of one or two bytes, `step` apart, eight bytes of them at least; of a LOAD its bytes alone. */
 void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const kx_ins *m);

@@ -389,15 +389,6 @@ static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_in
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
 
 /* Jumps past what follows where the gate, a scalar, is false. */
-static void el_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
-    kx_rm rm = kx_gp_rm(e, gate, KX_A);
-    if (rm.mem)
-        kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
-    else
-        kx_put(e, kx_i2(KX_TEST, 4, rm.reg, rm.reg));
-    kx_jcc(e, KXCC_E, past);
-}
-
 static kx_form_id el_masked_move(const kx_writer *e, int dt, bool store) {
     static const uint16_t forms[2][2][2] = {
         {{KX_VPMASKMOVD, KX_VPMASKMOVD_ST}, {KX_VPMASKMOVQ, KX_VPMASKMOVQ_ST}},
@@ -455,7 +446,7 @@ static void el_store_masked(kx_writer *e, kn_ref n) {
     kx_put(e, el_place(e, kx_i3(el_masked_move(e, dt, true), bytes, KX_IN_MEM, m, v), at));
 }
 
-static void el_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d) { /* d = alt */
+void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d) {
     int bytes = kx_vec_bytes(e->p, n);
     switch (e->p->value[kx_name(e->p, n)].bank) {
     case KX_BANK_GP: {
@@ -543,42 +534,6 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
     kx_done(e, n, d);
 }
 
-/* A LOAD to a register of vectors, of nothing but general registers and a constant: what is set up for it may be so
- * before the loads ahead of it. */
-static bool el_stands_ahead(const kx_writer *e, kn_ref n) {
-    const kn_graph *g = e->g;
-    const kx_value *v = &e->p->value[n];
-    kx_spot         a;
-    if (kg_op(g, n) != KN_OP_LOAD || kg_nsrc(g, n) < 3 || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) return false;
-    if (!v->needed || v->folded || v->part || v->same || v->bank != KX_BANK_VEC || v->reg < 0) return false;
-    kx_address_of(g, kg_at(g, n, 0), &a);
-    return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
-}
-
-/* Starts to leave out n where its gate is false, and with it the LOADs behind it that have the same: of all of them the
- * values that they then have come first. */
-static void el_open_gate(kx_writer *e, kn_ref n) {
-    const kn_graph *g    = e->g;
-    kn_ref          gate = kg_at(g, n, 2);
-    uint32_t        at   = e->at + 1;
-    bool            here = e->p->list[e->at] == n; /* not made again for another */
-    e->under             = n;
-    for (; here && el_stands_ahead(e, n) && at < e->p->n && el_stands_ahead(e, e->p->list[at]); at++) {
-        bool moved = e->moves < e->p->nmove && e->p->move[e->moves].at <= at;
-        if (moved || kg_at(g, e->p->list[at], 2) != gate) break;
-        e->under = e->p->list[at];
-        el_set_to(e, e->under, kg_at(g, e->under, 1), kx_dst(e, e->under));
-    }
-    e->past = kx_label(&e->code);
-    el_test_gate(e, gate, e->past);
-}
-
-static void el_close_gate(kx_writer *e, kn_ref n) {
-    if (e->under != n) return;
-    kx_here(e, e->past);
-    e->under = 0;
-}
-
 void kx_emit_load(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
     kn_ref          at = kg_at(g, n, 0), st = kx_root_of(g, at), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
@@ -615,7 +570,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         int  held;
         bool zero = kx_is_lanes(g, gate) && !spot.places && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
                     !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
-        if (!zero) el_set_to(e, n, kg_at(g, n, 1), d);
+        if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate) && spot.places) {
             kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
             el_gather(e, n, d, spot.places, gate, &m);
@@ -627,7 +582,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
             kx_done(e, n, d);
             return;
         }
-        el_open_gate(e, n);
+        kx_open_gate(e, n);
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (spot.places)
@@ -652,7 +607,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_load_real(e, d, dt, &m);
     else
         el_load_integer(e, d, dt, &m);
-    el_close_gate(e, n);
+    kx_close_gate(e, n);
     kx_done(e, n, d);
 }
 
@@ -684,9 +639,9 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         el_store_masked(e, n);
         return;
     }
-    if (gate) {
+    if (gate && e->under != n) {
         past = kx_label(&e->code);
-        el_test_gate(e, gate, past);
+        kx_test_gate(e, gate, past);
     }
     kx_spot spot;
     kx_address_of(g, at, &spot);
@@ -712,4 +667,5 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
     else
         kx_put(e, el_like(kx_i2(KX_MOV_ST, kn_dsize(dt), KX_IN_MEM, kx_gp(e, x, KX_A)), &m));
     if (past) kx_here(e, past);
+    kx_close_gate(e, n);
 }

@@ -88,12 +88,16 @@ static kx_ins es_with_cond(kx_ins i, int cond) {
     return i;
 }
 
-void kx_set_flag(kx_writer *e, kn_ref n, int d) {
+static int es_flags(kx_writer *e, kn_ref n) {
     kn_ref a = es_src(e, n, 0), b = es_src(e, n, 1);
     bool   swap = es_is_const(e, a); /* an immediate stands on the right */
     es_compare(e, swap ? b : a, swap ? a : b);
     int op = swap ? kx_from_right(kx_op(e->g, n)) : kx_op(e->g, n);
-    kx_put(e, es_with_cond(kx_i1(KX_SETCC, 0, KX_A), es_condition(op, es_is_unsigned64(e, a))));
+    return es_condition(op, es_is_unsigned64(e, a));
+}
+
+void kx_set_flag(kx_writer *e, kn_ref n, int d) {
+    kx_put(e, es_with_cond(kx_i1(KX_SETCC, 0, KX_A), es_flags(e, n)));
     kx_put(e, kx_i2(KX_MOVZX8, 4, d, KX_A));
 }
 
@@ -305,6 +309,11 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
     case KN_OP_CMPEQ:
         if (kn_is_float(st)) {
             es_compare_reals(e, n);
+            return;
+        }
+        if (kx_is_gate_alone(e, n)) {
+            e->cond  = es_flags(e, n);
+            e->flags = n;
             return;
         }
         d = kx_dst(e, n);

@@ -1,0 +1,122 @@
+/* emit_gates.c - Render of x86-64: what scalar gates leave out.
+ *
+ * A jump leaves out a gated LOAD, whose value without it is made first, and the LOADs of the same gate behind it. Where
+ * what it reads only goes on to a STORE of the same gate, as in sums by place, the jump leaves out all of that, and a
+ * comparison that is nothing but their gate stays in the flags. */
+#include "target/x86/emit.h"
+
+enum { EG_SPAN = 24, EG_VALUES = 12 };
+
+void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
+    if (e->flags == gate) {
+        e->flags = 0;
+        kx_jcc(e, (kx_cond)(e->cond ^ 1), past);
+        return;
+    }
+    kx_rm rm = kx_gp_rm(e, gate, KX_A);
+    if (rm.mem)
+        kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
+    else
+        kx_put(e, kx_i2(KX_TEST, 4, rm.reg, rm.reg));
+    kx_jcc(e, KXCC_E, past);
+}
+
+static bool eg_is_moved(const kx_writer *e, uint32_t at) {
+    return e->moves < e->p->nmove && e->p->move[e->moves].at <= at;
+}
+
+/* Scalars, computed or read under no other gate, or the STORE under this one. */
+static bool eg_may_be_left_out(const kx_writer *e, kn_ref x, kn_ref gate) {
+    const kn_graph *g  = e->g;
+    int             op = kg_op(g, x);
+    if (kx_is_lanes(g, x) || e->p->value[x].step || e->p->value[x].part) return false;
+    if (op == KN_OP_INS || op == KN_OP_BITCAST) return true;
+    if (op != KN_OP_LOAD && op != KN_OP_STORE) return false;
+    kn_ref at = kg_at(g, x, 0);
+    if (kx_is_cell(g, at) || kg_rank(g, at) > 0 || kg_space(g, at) != KN_GLOBAL) return false;
+    return op == KN_OP_STORE ? kg_nsrc(g, x) == 3 && kg_at(g, x, 2) == gate
+                             : kg_nsrc(g, x) < 3 || kg_at(g, x, 2) == gate;
+}
+
+/* The place of the STORE that takes all that comes of the gated LOAD at `at`, and has the same gate; 0: there is none.
+ * *gates: how many have it. */
+static uint32_t eg_ends(const kx_writer *e, uint32_t at, uint32_t *gates) {
+    const kx_plan *p    = e->p;
+    kn_ref         gate = kg_at(e->g, p->list[at], 2), in[EG_VALUES], o[KX_MAX_OPERANDS];
+    uint32_t       left[EG_VALUES], same = 0;
+    int            n = 0;
+    for (uint32_t i = at; i < p->n && i < at + EG_SPAN && p->loop_of[at] >= 0; i++) {
+        kn_ref          x = p->list[i];
+        const kx_value *v = &p->value[x];
+        if (!v->needed || v->folded) continue;
+        bool store = kg_op(e->g, x) == KN_OP_STORE;
+        if (p->loop_of[i] != p->loop_of[at] || eg_is_moved(e, i) || !eg_may_be_left_out(e, x, gate)) return 0;
+        int m = kx_operands(p, x, o);
+        for (int k = 0; k < m; k++) {
+            for (int j = 0; j < n; j++) left[j] -= in[j] == o[k];
+            same += o[k] == gate;
+        }
+        for (int j = 0; j < n && store; j++)
+            if (left[j]) return 0;
+        if (store && gates) *gates = same;
+        if (store) return i;
+        if (n == EG_VALUES) return 0;
+        in[n]     = x;
+        left[n++] = v->uses;
+    }
+    return 0;
+}
+
+bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
+    const kx_plan *p = e->p;
+    uint32_t       at = e->at + 1, gates;
+    if (p->list[e->at] != n) return false; /* made again */
+    while (at < p->n && (!p->value[p->list[at]].needed || p->value[p->list[at]].folded)) at++;
+    if (at == p->n || eg_is_moved(e, at)) return false;
+    kn_ref x = p->list[at];
+    if (kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3 || kg_at(e->g, x, 2) != n) return false;
+    return eg_ends(e, at, &gates) && gates == p->value[n].uses;
+}
+
+/* A LOAD to a register of vectors, of nothing but general registers and a constant: what is set up for it may be so
+ * before the loads ahead of it. */
+static bool eg_stands_ahead(const kx_writer *e, kn_ref n) {
+    const kn_graph *g = e->g;
+    const kx_value *v = &e->p->value[n];
+    kx_spot         a;
+    if (kg_op(g, n) != KN_OP_LOAD || kg_nsrc(g, n) < 3 || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) return false;
+    if (!v->needed || v->folded || v->part || v->same || v->bank != KX_BANK_VEC || v->reg < 0) return false;
+    kx_address_of(g, kg_at(g, n, 0), &a);
+    return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
+}
+
+/* Starts to leave out n where its gate is false, and with it the LOADs behind it that have the same: of all of them the
+ * values that they then have come first. */
+void kx_open_gate(kx_writer *e, kn_ref n) {
+    const kn_graph *g    = e->g;
+    kn_ref          gate = kg_at(g, n, 2);
+    uint32_t        at   = e->at + 1;
+    bool            here = e->p->list[e->at] == n; /* not made again for another */
+    uint32_t        end  = here && !kx_is_lanes(g, gate) ? eg_ends(e, e->at, NULL) : 0;
+    e->past              = kx_label(&e->code);
+    if (end) {
+        e->under = e->p->list[end];
+        kx_test_gate(e, gate, e->past);
+        return;
+    }
+    kx_set_to(e, n, kg_at(g, n, 1), kx_dst(e, n));
+    e->under = n;
+    for (; here && eg_stands_ahead(e, n) && at < e->p->n && eg_stands_ahead(e, e->p->list[at]); at++) {
+        bool moved = e->moves < e->p->nmove && e->p->move[e->moves].at <= at;
+        if (moved || kg_at(g, e->p->list[at], 2) != gate) break;
+        e->under = e->p->list[at];
+        kx_set_to(e, e->under, kg_at(g, e->under, 1), kx_dst(e, e->under));
+    }
+    kx_test_gate(e, gate, e->past);
+}
+
+void kx_close_gate(kx_writer *e, kn_ref n) {
+    if (e->under != n) return;
+    kx_here(e, e->past);
+    e->under = 0;
+}
