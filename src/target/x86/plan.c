@@ -530,15 +530,18 @@ bool kx_writes_early(const kx_plan *p, kn_ref n) {
 
 /* ---- names of accumulators ------------------------------------------------------------------------------------- */
 
-/* Vectors that are read as another dtype are the same register. A cell's load has a name already, or is a copy. */
+/* Vectors that are read as another dtype are the same register, and integers of eight bytes: shorter ones are extended
+ * by their dtype. A cell's load has a name already, or is a copy. */
 static void pl_name_bits(kx_plan *p) {
     const kn_graph *g = p->g;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i], s = kg_op(g, x) == KN_OP_BITCAST ? kg_at(g, x, 0) : 0;
         if (!s || !p->value[x].needed || !p->value[s].at || p->value[s].folded || p->value[s].step) continue;
         if (kg_op(g, s) == KN_OP_LOAD && kx_is_cell(g, kg_at(g, s, 0))) continue;
-        if (pl_bank_of(p, x) == KX_BANK_VEC && pl_bank_of(p, s) == KX_BANK_VEC &&
-            kx_vec_bytes(p, x) == kx_vec_bytes(p, s))
+        bool    whole = (kg_op(g, s) == KN_OP_INS || kg_op(g, s) == KN_OP_LOAD) && kn_dsize(kg_dtype(g, x)) == 8;
+        kx_bank bank = pl_bank_of(p, x);
+        if (bank != pl_bank_of(p, s)) continue;
+        if (bank == KX_BANK_VEC ? kx_vec_bytes(p, x) == kx_vec_bytes(p, s) : bank == KX_BANK_GP && whole)
             p->value[x].same = s;
     }
 }
