@@ -14,7 +14,8 @@
 
 enum {
     JUMPS   = INT32_MAX,
-    LATENCY = 4, /* cycles until an accumulator can be added to again */
+    LATENCY = 4, /* cycles until an accumulator can be added to again; */
+    SHORT   = 8, /* terms of which the next sum's begin meanwhile */
     INSERT  = 1, /* cycles to load one lane of a vector, */
     EXTRACT = 2, /* and to store one; */
     RAGGED  = 3  /* times that where lanes are no whole vectors, but a half, a quarter and so on */
@@ -266,6 +267,16 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     return (double)n;
 }
 
+/* Terms that an accumulator takes one after the other; of a prefix all of its loop. */
+static double terms_of(const ko_shape *h, const ko_site *s) {
+    double terms = 1;
+    for (int l = 0; l < h->nest->nloop; l++) {
+        const kn_origin *o = &h->nest->origin[h->nest->loop[l].origin];
+        if (!h->lane[l] && (o->closer == s->sum || o->scanned)) terms *= h->extent[l];
+    }
+    return terms;
+}
+
 /* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. */
 static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, double rows) {
     double results = rows;
@@ -386,7 +397,8 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
         if (v > 1 && each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
         double t = n * s->ops * cycle / rate;
-        if (s->chain) t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
+        if (s->chain && terms_of(&h, s) > SHORT)
+            t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
         if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
         if (s->chain) t += folding(&h, s, m, rows) * cycle / m->alu_per_cycle;
         out->arithmetic += t;
