@@ -76,9 +76,14 @@ static bool en_commutes(int op) {
            op == KN_OP_MAX || op == KN_OP_MIN;
 }
 
+/* Stands in the instruction as memory, which is its last source. */
+static bool en_in_memory(const kx_writer *e, kn_ref n) {
+    return kg_op(e->g, n) != KN_OP_CONST && e->p->value[n].folded;
+}
+
 static void en_two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int bytes) {
     kn_ref a = en_src(e, n, 0), b = en_src(e, n, 1);
-    if (en_commutes(kx_op(e->g, n)) && kg_op(e->g, a) == KN_OP_CONST) {
+    if (en_commutes(kx_op(e->g, n)) && (kg_op(e->g, a) == KN_OP_CONST || en_in_memory(e, a))) {
         kn_ref x = a;
         a        = b;
         b        = x;
@@ -130,7 +135,7 @@ static void en_fused(kx_writer *e, kn_ref n, int bytes) {
     int    d = kx_dst(e, n);
     kn_ref a = kx_term(e->g, n, 0, &minus), b = kx_term(e->g, n, 1, &minus), c = kx_term(e->g, n, 2, &less);
     bool   ca = kg_op(e->g, a) == KN_OP_CONST;
-    if (ca) {
+    if (ca || en_in_memory(e, a)) {
         kn_ref x = a;
         a        = b;
         b        = x;

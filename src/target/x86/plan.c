@@ -415,16 +415,16 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     if (op == KN_OP_CAST && lanes && kx_is_lanes(g, kg_at(g, n, 0))) return pl_converts(p, dt, st);
     if (op == KN_OP_CAST) return lanes && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
     if (kn_is_int(dt) && !lanes) return 0;
-    bool ints = lanes && kn_is_int(dt) && dt != KN_BOOL;
+    bool ints = lanes && kn_is_int(dt) && dt != KN_BOOL, first = lanes && fl && k == 0; /* factors change places */
     switch (op) {
-    case KN_OP_MUL: return (fl || (ints && kn_dsize(dt) == 4)) && k == 1;
-    case KN_OP_ADD:
+    case KN_OP_MUL: return ((fl || (ints && kn_dsize(dt) == 4)) && k == 1) || first;
+    case KN_OP_ADD: return ((fl || ints) && k == 1) || first;
     case KN_OP_SUB: return (fl || ints) && k == 1;
     case KN_OP_AND:
     case KN_OP_OR:
     case KN_OP_XOR: return ints && k == 1 && !p->value[n].turned;
     case KN_OP_DIV: return fl && k == 1;
-    case KN_OP_MULACC: return fl && k == 1;
+    case KN_OP_MULACC: return (fl && k == 1) || first;
     default: return 0;
     }
 }
