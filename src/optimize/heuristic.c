@@ -646,21 +646,31 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     return 2 * far > all;
 }
 
+/* Bytes from one iteration to the next of the innermost loop that the access moves with; 0: there is none, or no such
+ * number. */
+static int64_t bytes_a_round(const ko_view *v, const ko_access *a) {
+    for (int l = v->nest->nloop; l-- > 0;) {
+        const kn_loop *at = &v->nest->loop[l];
+        int64_t        s  = stride_in(v, a, at->origin);
+        if (ko_is_lane(at->type) || s == 0 || at->extent < 2) continue;
+        return s < 0 || s == INT64_MAX ? 0 : kn_sat_mul(kn_sat_mul(s, at->stride), kn_dsize(kg_dtype(v->g, a->node)));
+    }
+    return 0;
+}
+
 /* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced. */
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
-    const double *to    = c->stored;
-    int64_t       round = 1;
+    const double *to = c->stored;
     if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
     if (to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) return;
-    for (int l = 0; l < v->nest->nloop; l++)
-        if (v->nest->loop[l].type == KN_AXIS_UPCAST && v->nest->loop[l].origin == lane)
-            round = kn_sat_mul(round, v->nest->loop[l].extent);
-    for (int i = 0; i < v->naccess && v->nest->origin[lane].extent >= 2 * round; i++) {
+    for (int i = 0; i < v->naccess; i++) {
         kn_ref  p     = kg_at(v->g, v->access[i].node, 0);
-        int64_t bytes = kn_sat_mul(round, kn_dsize(kg_dtype(v->g, v->access[i].node)));
+        int64_t bytes = bytes_a_round(v, &v->access[i]);
         if (!v->access[i].stored || kg_op(v->g, p) != KN_OP_PARAM || stride_in(v, &v->access[i], lane) != 1) continue;
-        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot), .more = STORE_AHEAD / bytes};
-        if (bytes >= v->machine->line && bytes <= STORE_AHEAD) push(v, ahead, opts, n, cap);
+        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
+        if (bytes < v->machine->line || bytes > STORE_AHEAD) continue;
+        ahead.more = STORE_AHEAD / bytes;
+        push(v, ahead, opts, n, cap);
     }
 }
 

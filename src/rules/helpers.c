@@ -41,6 +41,10 @@ kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n) {
     return kg_op2(g, KN_OP_MUL, kg_at(g, n, 0), kg_float(g, dt, r.f));
 }
 
+bool kn_rule_is_one(kn_rw *rw, kn_ref a) {
+    return kg_numel(rw->g, a) == 1;
+}
+
 bool kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b) {
     return (kg_numel(rw->g, a) == 1) != (kg_numel(rw->g, b) == 1);
 }

@@ -75,7 +75,8 @@ bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
     if (at == p->n || eg_is_moved(e, at)) return false;
     kn_ref x = p->list[at];
     if (kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3 || kg_at(e->g, x, 2) != n) return false;
-    return eg_ends(e, at, &gates) && gates == p->value[n].uses;
+    if (eg_ends(e, at, &gates)) return gates == p->value[n].uses;
+    return p->value[n].uses == 1 && kg_op(e->g, kg_at(e->g, x, 1)) == KN_OP_CONST; /* made without a flag changed */
 }
 
 /* A LOAD to a register of vectors, of nothing but general registers and a constant: what is set up for it may be so
