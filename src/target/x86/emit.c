@@ -239,11 +239,14 @@ kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
     kx_address_of(e->g, place, &a);
     int     size = kn_dsize(kg_dtype(e->g, a.storage)), base = KX_RSP, index = KX_NO_REG;
     int64_t disp = a.disp * size;
-    if (kg_op(e->g, a.storage) == KN_OP_PARAM)
+    bool    pointer = a.off && e->p->value[a.off].pointer;
+    if (pointer)
+        base = kx_gp(e, a.off, KX_C);
+    else if (kg_op(e->g, a.storage) == KN_OP_PARAM)
         base = kx_gp(e, a.storage, KX_C);
     else
         disp += e->local[a.storage];
-    if (a.off) index = kx_gp(e, a.off, KX_D);
+    if (a.off && !pointer) index = kx_gp(e, a.off, KX_D);
     if (disp != (int32_t)disp) {
         kx_put(e, kx_mov_const(KX_A, disp));
         kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, KX_C, KX_IN_MEM), base, KX_A, 1, 0));
@@ -325,6 +328,12 @@ static int em_loop_of_range(const kx_writer *e, kn_ref range) {
 }
 
 /* reg += v */
+/* Bytes that a step counts in. */
+static int em_element(const kx_writer *e, kn_ref step) {
+    kn_ref of = e->p->value[step].pointer;
+    return of ? kn_dsize(kg_dtype(e->g, of)) : 1;
+}
+
 static void em_add_const(kx_writer *e, const kx_value *v, int64_t c) {
     kx_ins i;
     if (c != (int32_t)c) {
@@ -582,6 +591,10 @@ static void em_open_loop(kx_writer *e, int number) {
             }
             d = KX_A;
         }
+        if (p->value[s].pointer) {
+            int base = kx_gp(e, p->value[s].pointer, KX_C), size = em_element(e, s);
+            kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, d, KX_IN_MEM), base, d, size, 0));
+        }
         kx_done(e, s, d);
     }
     em_lend(e, number, 0);
@@ -595,7 +608,7 @@ static void em_close_loop(kx_writer *e, int number) {
     for (uint32_t j = l->open; j < l->close; j++) {
         kn_ref s = p->list[j];
         if (p->value[s].step && p->value[s].needed && kg_at(e->g, s, 0) == l->range)
-            em_add_const(e, em_value_of(e, s), kg_const_int(e->g, kg_at(e->g, s, 1)));
+            em_add_const(e, em_value_of(e, s), kg_const_int(e->g, kg_at(e->g, s, 1)) * em_element(e, s));
     }
     em_add_const(e, em_value_of(e, l->range), 1);
     em_compare_bound(e, l);

@@ -102,7 +102,8 @@ static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
         return n;
     }
     kx_address_of(p->g, place, &a);
-    if (kg_op(p->g, a.storage) == KN_OP_PARAM) out[n++] = a.storage;
+    bool pointer = a.off && p->value[a.off].pointer;
+    if (kg_op(p->g, a.storage) == KN_OP_PARAM && !pointer) out[n++] = a.storage;
     if (a.off) out[n++] = a.off;
     if (a.places) out[n++] = a.places;
     return n;
@@ -122,6 +123,7 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     if (p->value[n].step) {
         kn_ref prev = kg_at(g, n, 2);
         if (kg_op(g, prev) != KN_OP_CONST) out[m++] = prev;
+        if (p->value[n].pointer) out[m++] = p->value[n].pointer;
         return m;
     }
     if (op == KN_OP_LOAD && p->value[n].part) {
@@ -457,6 +459,29 @@ static void pl_fold_loads(kx_plan *p) {
     }
 }
 
+/* Arithmetic whose operand is memory at a base and an index counts twice where instructions are issued (measured on
+ * Intel, docs/decisions.md): the step of an innermost loop that has such users, all in one PARAM, is an address. */
+static void pl_find_pointers(kx_plan *p) {
+    const kn_graph *g = p->g;
+    kx_spot         a;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i];
+        int    op = kg_op(g, x);
+        if (!p->value[x].needed || (op != KN_OP_LOAD && op != KN_OP_STORE && op != KN_OP_PREFETCH)) continue;
+        if (kx_is_cell(g, kg_at(g, x, 0)) || p->value[x].part) continue;
+        kx_address_of(g, kg_at(g, x, 0), &a);
+        kx_value *s = a.off ? &p->value[a.off] : NULL;
+        if (!s || !s->step || !p->loop[p->loop_of[s->at - 1]].inner || kg_op(g, a.storage) != KN_OP_PARAM) continue;
+        if (s->places == 0) s->pointer = a.storage;
+        if (s->pointer == a.storage) s->places++;
+        s->operand |= p->value[x].folded;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        kx_value *s = &p->value[p->list[i]];
+        if (!s->operand || s->places != s->uses) s->pointer = 0;
+    }
+}
+
 static bool pl_compares(const kn_graph *g, kn_ref n) { /* lanes, to a mask */
     int op = kg_op(g, n) == KN_OP_INS ? kx_op(g, n) : KN_OP_INVALID;
     return kx_compares(op) && kx_is_lanes(g, n) && kg_dtype(g, kg_at(g, n, 0)) != KN_BOOL;
@@ -691,6 +716,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         pl_fold_masks(p);
         pl_fold_flags(p);
         pl_fold_loads(p);
+        pl_find_pointers(p);
     }
     if (ok) pl_name_bits(p);
     ok = ok && pl_name_cells(p);

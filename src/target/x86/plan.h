@@ -30,6 +30,9 @@ typedef struct kx_value {
     int32_t  extended;    /* it does: its end before; else 0 */
     int8_t   home;        /* of what is moved: its register where the loop opens and behind it, or where it is made */
     kn_ref   same;        /* another name of this value, 0 its own */
+    kn_ref   pointer;     /* step: the PARAM that it is an address in, not a number of elements. 0: a number */
+    uint32_t places;      /* step: its uses in places of that PARAM */
+    bool     operand;     /* and one of them is an operand of arithmetic */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
     kn_ref   other; /* LOAD of every second lane of two registers: the STORE of the second of them */
     int32_t  start, end; /* twice the places in the list */
