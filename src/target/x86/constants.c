@@ -60,7 +60,7 @@ int kx_first_run(const kn_graph *g, kn_ref load, int step) {
     return before >= 0 && most < kg_numel(g, kg_at(g, at, 0)) - rest ? (int)before : -1;
 }
 
-/* A LOAD of every second lane, which takes a table of places. */
+/* A LOAD of every second lane, or from the last to the first, which a table of places serves. */
 static bool kc_wants_table(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
     kx_spot         a;
@@ -68,12 +68,18 @@ static bool kc_wants_table(const kx_plan *p, kn_ref n) {
     if (kx_is_cell(g, kg_at(g, n, 0))) return false;
     int size = kn_dsize(kg_dtype(g, n));
     kx_address_of(g, kg_at(g, n, 0), &a);
-    return !a.places && a.step == 2 && size >= 4 && (int)kg_numel(g, n) * size > (size == 4 ? 16 : 0);
+    int bytes = (int)kg_numel(g, n) * size;
+    if (a.places || size < 4 || bytes < 16) return false;
+    return a.step == 2 ? size == 8 || bytes > 16 : a.step == -1 && bytes > 4 * size;
 }
 
 static bool kc_same_table(const kn_graph *g, kn_ref a, kn_ref b) {
-    return kg_numel(g, a) == kg_numel(g, b) && kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b)) &&
-           kx_first_run(g, a, 2) == kx_first_run(g, b, 2);
+    kx_spot x, y;
+    kx_address_of(g, kg_at(g, a, 0), &x);
+    kx_address_of(g, kg_at(g, b, 0), &y);
+    return x.step == y.step && kg_numel(g, a) == kg_numel(g, b) &&
+           kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b)) &&
+           (x.step < 0 || kx_first_run(g, a, 2) == kx_first_run(g, b, 2));
 }
 
 /* One that has the table of x already: its place in `use`, or `count`. */

@@ -168,15 +168,23 @@ static int el_find_places(int *place, int w, int step, int run, int before) {
 }
 
 void kx_emit_table(kx_writer *e, kn_ref load, int reg) {
-    int w = (int)kg_numel(e->g, load), size = kn_dsize(kg_dtype(e->g, load)), place[16];
-    el_find_places(place, w, 2, 1, kx_first_run(e->g, load, 2));
+    int     w = (int)kg_numel(e->g, load), size = kn_dsize(kg_dtype(e->g, load)), place[16];
+    kx_spot a;
+    kx_address_of(e->g, kg_at(e->g, load, 0), &a);
+    if (a.step > 0) el_find_places(place, w, 2, 1, kx_first_run(e->g, load, 2));
+    for (int l = 0; l < w && a.step < 0; l++) place[l] = w - 1 - l;
     kx_load_bits(e, reg, w * size, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
 }
 
-/* Every second lane, the table of which is in a register. False: it is not. */
-static bool el_load_by_table(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
+/* Every second lane, or from the last to the first, the table of which is in a register. False: it is not. */
+static bool el_load_by_table(kx_writer *e, kn_ref n, int d, int64_t step, const kx_ins *m) {
     int size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = kx_table_of(e->p, n);
     if (reg < 0) return false;
+    if (step < 0) {
+        kx_ins all = el_further(m, (1 - w) * size);
+        kx_put(e, el_like(kx_i3(size == 8 ? KX_VPERMPD : KX_VPERMPS, w * size, d, reg, KX_IN_MEM), &all));
+        return true;
+    }
     int    before = kx_first_run(e->g, n, 2);
     kx_ins first = el_further(m, -KN_MAX(before, 0) * size), last = el_further(&first, (w - (before < 0)) * size);
     kx_load_bits(e, d, w * size, first);
@@ -593,10 +601,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_load_narrow(e, n, d, spot.step, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step != 1 && w * kn_dsize(dt) < 16)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
+    else if (lanes && el_load_by_table(e, n, d, spot.step, &m))
+        ;
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
-    else if (lanes && el_load_by_table(e, n, d, &m))
-        ;
     else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
         el_load_apart(e, n, d, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
