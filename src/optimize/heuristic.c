@@ -12,6 +12,7 @@ enum {
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
     STORE_AHEAD = 1024, /* bytes */
+    FOLD_ROUNDS = 20, /* registers of a row */
     SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
 
@@ -540,6 +541,23 @@ static int sum_around(const ko_view *v) {
     return out;
 }
 
+/* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
+ * lies behind it in the row, half is known then. */
+static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[o].extent, l = v->lanes, w = e > 8 * l ? 4 * l : e > 4 * l ? 2 * l : l;
+    w = KN_MAX(w >> v->narrow, l);
+    if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l || e > FOLD_ROUNDS * l) return false;
+    if (e <= 2 * l && __builtin_popcountll((unsigned long long)(e % l)) < 2) return false;
+    bool   mask = e % w && v->machine->masks && v->machine->mask_registers;
+    int    at   = position(v->nest, o, KN_AXIS_REDUCE);
+    kn_opt some = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_GROUP_REDUCE,
+                   .tail = mask ? KN_TAIL_MASK : 0};
+    if (!push(v, some, opts, n, cap)) return false;
+    at = position(v->nest, o, KN_AXIS_REDUCE);
+    if (at >= 0 && v->nest->loop[at].extent > 1) split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+    return true;
+}
+
 /* Lanes of the reductions that the output's do not run through. */
 static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
@@ -560,6 +578,7 @@ static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
         if (inside) continue;
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots      = false;
+        if (kg_is_fold(v->g, nest->origin[o].closer) && short_fold(v, o, opts, n, cap)) continue;
         int64_t e = nest->origin[o].extent;
         int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         if (kg_is_fold(v->g, nest->origin[o].closer) && v->narrow < 2 && e < 8 * v->lanes) /* its steps take long */
