@@ -54,12 +54,6 @@ static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
     }
 }
 
-int kx_first_run(const kn_graph *g, kn_ref load, int step) {
-    kn_ref  at = kg_at(g, load, 0), idx = kg_at(g, at, 1);
-    int64_t before = kg_min(g, idx) % step, rest = step - 1 - before, most = kg_max(g, idx);
-    return before >= 0 && most < kg_numel(g, kg_at(g, at, 0)) - rest ? (int)before : -1;
-}
-
 /* A LOAD of every second lane, or from the last to the first, which a table of places serves. */
 static bool kc_wants_table(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;

@@ -82,6 +82,12 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
         a->off = t;
 }
 
+int kx_first_run(const kn_graph *g, kn_ref load, int step) {
+    kn_ref  at = kg_at(g, load, 0), idx = kg_at(g, at, 1);
+    int64_t before = kg_min(g, idx) % step, rest = step - 1 - before, most = kg_max(g, idx);
+    return before >= 0 && most < kg_numel(g, kg_at(g, at, 0)) - rest ? (int)before : -1;
+}
+
 bool kx_is_cell(const kn_graph *g, kn_ref place) { /* of an accumulator */
     kn_ref st = kx_root_of(g, place);
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;

@@ -103,6 +103,9 @@ typedef struct kx_spot {
     int64_t disp, step;
 } kx_spot;
 void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
+/* Lanes `step` apart are taken from so many runs side by side, in which all of memory is: how far before the first lane
+ * they begin, so that loads of what lies between those lanes take them from the same runs. -1: memory ends before. */
+int kx_first_run(const kn_graph *g, kn_ref load, int step);
 kn_ref kx_name(const kx_plan *p, kn_ref n); /* the value that n is a name of */
 bool   kx_is_place(const kn_graph *g, kn_ref n);
 bool   kx_is_lanes(const kn_graph *g, kn_ref n);
@@ -139,9 +142,6 @@ int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers valu
 /* constants.c: what is left of the vector registers is lent to constants. */
 bool kx_hold_constants(kx_plan *p);
 int  kx_table_of(const kx_plan *p, kn_ref load); /* the register with the table of places that it wants, or -1 */
-/* Lanes `step` apart are taken from so many runs side by side, in which all of memory is: how far before the first lane
- * they begin, so that loads of what lies between those lanes take them from the same runs. -1: memory ends before. */
-int kx_first_run(const kn_graph *g, kn_ref load, int step);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);
