@@ -413,7 +413,7 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     if (kg_op(c->g, n) != KN_OP_LOAD || kg_nsrc(c->g, n) > 1 || kx_is_register(c->g, kg_at(c->g, n, 0))) return false;
     kx_tile_of(c, n, &t);
     int dt = kg_dtype(c->g, n);
-    if (!cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false;
+    if (!t.rank || !cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false; /* one element for all lanes */
     if (!a.plain) return !cm_gathers(c, kg_at(c->g, n, 0), dt, w);
     int64_t step = a.coef[t.rank - 1];
     return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !kx_alternates(c->avx512, dt, w);
