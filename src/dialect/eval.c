@@ -41,7 +41,7 @@ static bool ev_side_by_side(const ev *e, const ev_cell *view) {
             for (uint32_t i = 1; i < view->nsrc; i++)
                 if (e->cell[view->src[i]].numel != 1) return false;
             break;
-        case KN_OP_AFTER: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: break;
+        case KN_OP_BITCAST: case KN_OP_AFTER: case KN_OP_DETACH: case KN_OP_CONTIGUOUS_BACKWARD: break;
         default: return true;
         }
 }
