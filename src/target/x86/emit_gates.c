@@ -39,7 +39,7 @@ static bool eg_may_be_left_out(const kx_writer *e, kn_ref x, kn_ref gate) {
 }
 
 /* The place of the STORE that takes all that comes of the gated LOAD at `at`, and has the same gate; 0: there is none.
- * *gates: how many have it. */
+ * *gates: how many have it as theirs, and do not compute with it. */
 static uint32_t eg_ends(const kx_writer *e, uint32_t at, uint32_t *gates) {
     const kx_plan *p    = e->p;
     kn_ref         gate = kg_at(e->g, p->list[at], 2), in[EG_VALUES], o[KX_MAX_OPERANDS];
@@ -49,12 +49,12 @@ static uint32_t eg_ends(const kx_writer *e, uint32_t at, uint32_t *gates) {
         kn_ref          x = p->list[i];
         const kx_value *v = &p->value[x];
         if (!v->needed || v->folded) continue;
-        bool store = kg_op(e->g, x) == KN_OP_STORE;
+        bool store = kg_op(e->g, x) == KN_OP_STORE, gated = store || kg_op(e->g, x) == KN_OP_LOAD;
         if (p->loop_of[i] != p->loop_of[at] || eg_is_moved(e, i) || !eg_may_be_left_out(e, x, gate)) return 0;
         int m = kx_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             for (int j = 0; j < n; j++) left[j] -= in[j] == o[k];
-            same += o[k] == gate;
+            same += gated && o[k] == gate;
         }
         for (int j = 0; j < n && store; j++)
             if (left[j]) return 0;
