@@ -13,12 +13,12 @@
 #include <string.h>
 
 enum {
-    JUMPS   = INT32_MAX,
-    LATENCY = 4, /* cycles until an accumulator can be added to again; */
-    SHORT   = 8, /* terms of which the next sum's begin meanwhile */
-    INSERT  = 1, /* cycles to load one lane of a vector, */
-    EXTRACT = 2, /* and to store one; */
-    RAGGED  = 3  /* times that where lanes are no whole vectors, but a half, a quarter and so on */
+    JUMPS       = INT32_MAX,
+    LATENCY     = 4, /* cycles until an accumulator can be added to again; */
+    SHORT_CHAIN = 8, /* terms of which the next sum's begin meanwhile */
+    INSERT      = 1, /* cycles to load one lane of a vector, */
+    EXTRACT     = 2, /* and to store one; */
+    RAGGED      = 3  /* times that where lanes are no whole vectors, but a half, a quarter and so on */
 };
 
 typedef struct ko_site {
@@ -397,7 +397,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
         if (v > 1 && each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
         double t = n * s->ops * cycle / rate;
-        if (s->chain && terms_of(&h, s) > SHORT)
+        if (s->chain && terms_of(&h, s) > SHORT_CHAIN)
             t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
         if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
         if (s->chain) t += folding(&h, s, m, rows) * cycle / m->alu_per_cycle;
