@@ -146,13 +146,21 @@ static bool reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
 
 static bool may_be_lane(const ko_view *v, int o);
 
+/* What is read moves with that loop: its iterations are not one value over and over. */
+static bool is_read_along(const ko_view *v, int origin) {
+    for (int i = 0; i < v->naccess; i++)
+        if (!v->access[i].stored && stride_in(v, &v->access[i], origin) != 0) return true;
+    return false;
+}
+
 /* The loop whose rows a store puts in turns, lane by lane; all of it, and nothing else, lies between two lanes. */
 static const kn_origin *rows_in_turns(const ko_view *v, const ko_access *a, int lane) {
     int64_t s = stride_in(v, a, lane);
     if (!a->stored || !v->machine->turns || v->outputs < v->nest->norigin || s < 2 || s > KO_IN_TURNS) return NULL;
     if (v->nest->origin[lane].extent < v->lanes) return NULL;
     for (int o = 0; o < v->outputs; o++)
-        if (o != lane && v->nest->origin[o].extent == s && stride_in(v, a, o) == 1 && may_be_lane(v, o))
+        if (o != lane && v->nest->origin[o].extent == s && stride_in(v, a, o) == 1 && may_be_lane(v, o) &&
+            is_read_along(v, o))
             return &v->nest->origin[o];
     return NULL;
 }
@@ -666,12 +674,16 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
 }
 
 /* Bytes from one iteration to the next of the innermost loop that the access moves with; 0: there is none, or no such
- * number. */
+ * number, or something else walks further there, and sets the pace itself. */
 static int64_t bytes_a_round(const ko_view *v, const ko_access *a) {
     for (int l = v->nest->nloop; l-- > 0;) {
         const kn_loop *at = &v->nest->loop[l];
         int64_t        s  = stride_in(v, a, at->origin);
         if (ko_is_lane(at->type) || s == 0 || at->extent < 2) continue;
+        for (int i = 0; i < v->naccess; i++) {
+            int64_t far = stride_in(v, &v->access[i], at->origin);
+            if (far > s && far != INT64_MAX) return 0;
+        }
         return s < 0 || s == INT64_MAX ? 0 : kn_sat_mul(kn_sat_mul(s, at->stride), kn_dsize(kg_dtype(v->g, a->node)));
     }
     return 0;
