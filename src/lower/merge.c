@@ -109,13 +109,13 @@ static bool find_pairs(kl_merger *m) {
     kl_fuse   *z      = m->z;
     kl_reader *who = NULL;
     size_t     n = 0, cap = 0, kept = 0;
-    for (size_t g = 0; g < z->ngroup; g++)
+    bool       ok = true;
+    for (size_t g = 0; g < z->ngroup && ok; g++)
         for (size_t i = 0; i < m->side[g].nseen && may_merge(&z->group[g]); i++) {
-            if (!KN_GROW(z->p->alloc, who, cap, n + 1)) return kn_oom(z->f);
+            if (!(ok = KN_GROW(z->p->alloc, who, cap, n + 1))) break;
             who[n++] = (kl_reader){m->side[g].seen[i].node, (int)g, m->side[g].seen[i].bytes};
         }
     if (n) qsort(who, n, sizeof *who, by_node);
-    bool ok = true;
     for (size_t i = 0, end; i < n && ok; i = end) {
         for (end = i + 1; end < n && who[end].node == who[i].node;) end++;
         if (end - i > CROWD) continue;
