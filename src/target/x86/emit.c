@@ -327,13 +327,13 @@ static int em_loop_of_range(const kx_writer *e, kn_ref range) {
     return l;
 }
 
-/* reg += v */
 /* Bytes that a step counts in. */
 static int em_element(const kx_writer *e, kn_ref step) {
     kn_ref of = e->p->value[step].pointer;
     return of ? kn_dsize(kg_dtype(e->g, of)) : 1;
 }
 
+/* v += c, where v lies */
 static void em_add_const(kx_writer *e, const kx_value *v, int64_t c) {
     kx_ins i;
     if (c != (int32_t)c) {

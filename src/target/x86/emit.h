@@ -33,7 +33,7 @@ typedef struct kx_writer {
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     uint32_t        at;                    /* the place in the list: of the item, or what is made before it */
     size_t          moves;                 /* of the plan's, made so far */
-    kn_ref          under;                 /* the last of the LOADs that a jump to `past` leaves out, 0: none is open */
+    kn_ref          under;                 /* the last that a jump to `past` leaves out, 0: none is open */
     int32_t         past;
     kn_ref          flags; /* a comparison that stands in the flags alone, as `cond`; 0: none */
     int             cond;
@@ -86,7 +86,7 @@ void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
 void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
 void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */
 void kx_emit_load(kx_writer *e, kn_ref n);
-void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* of a LOAD of every second lane */
+void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* the places of a LOAD's lanes */
 void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_emit_divide(kx_writer *e, kn_ref n);
 void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n is without its gate */

@@ -7,6 +7,7 @@
 
 enum { EG_SPAN = 24, EG_VALUES = 12 };
 
+/* Jumps past what follows where the gate, a scalar, is false. */
 void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
     if (e->flags == gate) {
         e->flags = 0;
@@ -91,8 +92,8 @@ static bool eg_stands_ahead(const kx_writer *e, kn_ref n) {
     return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
 }
 
-/* Starts to leave out n where its gate is false, and with it the LOADs behind it that have the same: of all of them the
- * values that they then have come first. */
+/* Starts to leave out n where its gate is false, with all that goes on to a STORE; else with the LOADs behind it that
+ * have the same gate: of all of them the values that they then have come first. */
 void kx_open_gate(kx_writer *e, kn_ref n) {
     const kn_graph *g    = e->g;
     kn_ref          gate = kg_at(g, n, 2);
@@ -108,8 +109,7 @@ void kx_open_gate(kx_writer *e, kn_ref n) {
     kx_set_to(e, n, kg_at(g, n, 1), kx_dst(e, n));
     e->under = n;
     for (; here && eg_stands_ahead(e, n) && at < e->p->n && eg_stands_ahead(e, e->p->list[at]); at++) {
-        bool moved = e->moves < e->p->nmove && e->p->move[e->moves].at <= at;
-        if (moved || kg_at(g, e->p->list[at], 2) != gate) break;
+        if (eg_is_moved(e, at) || kg_at(g, e->p->list[at], 2) != gate) break;
         e->under = e->p->list[at];
         kx_set_to(e, e->under, kg_at(g, e->under, 1), kx_dst(e, e->under));
     }

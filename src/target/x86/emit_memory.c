@@ -396,7 +396,6 @@ static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_in
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
 
-/* Jumps past what follows where the gate, a scalar, is false. */
 static kx_form_id el_masked_move(const kx_writer *e, int dt, bool store) {
     static const uint16_t forms[2][2][2] = {
         {{KX_VPMASKMOVD, KX_VPMASKMOVD_ST}, {KX_VPMASKMOVQ, KX_VPMASKMOVQ_ST}},
