@@ -626,7 +626,7 @@ static void em_emit_node(kx_writer *e, uint32_t at) {
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
     if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
-    if (op == KN_OP_BITCAST && v->same) return;
+    if ((op == KN_OP_BITCAST && v->same) || v->low) return;
     em_list_node(e, n);
     if (op == KN_OP_RANGE)
         em_open_loop(e, em_loop_of_range(e, n));

@@ -126,6 +126,7 @@ kn_ref kx_term(const kn_graph *g, kn_ref n, uint32_t k, bool *minus) {
 int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     const kn_graph *g = p->g;
     int             m = 0, op = kg_op(g, n);
+    if (p->value[n].low) return out[0] = p->value[n].same, 1;
     if (p->value[n].step) {
         kn_ref prev = kg_at(g, n, 2);
         if (kg_op(g, prev) != KN_OP_CONST) out[m++] = prev;
@@ -437,21 +438,58 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     }
 }
 
+static bool pl_repeats(const kx_plan *p, kn_ref n) { /* a scalar, over lanes of a whole register and more */
+    const kn_graph *g = p->g;
+    if (!p->value[n].needed || kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_CAST) return false;
+    kn_ref s = kg_at(g, n, 0);
+    return !kx_is_lanes(g, s) && kg_op(g, s) != KN_OP_CONST && pl_memory_operand(p, n, 0);
+}
+
+enum { SPARE = 4 /* vector registers, for what a loop has beside sums and repetitions */ };
+
+/* A scalar that innermost loops repeat over lanes twice, over fewer the second time: those are the low ones of the
+ * first register, and it is read once. As long as there are registers for what then lives until there. */
+static bool pl_share_lanes(kx_plan *p) {
+    const kn_graph *g    = p->g;
+    kn_ref         *wide = kn_zalloc(kg_alloc(g), p->size * sizeof *wide); /* of a scalar: its first repetition */
+    int             held[KX_MAX_LOOPS] = {0};
+    if (!wide) return kn_oom(p->f);
+    for (int count = 1; count >= 0; count--)
+        for (uint32_t i = 0; i < p->n; i++) {
+            kn_ref x = p->list[i];
+            int    l = p->loop_of[i];
+            if (l < 0 || !p->loop[l].inner) continue;
+            if (count && kg_op(g, x) == KN_OP_STORE && kx_is_cell(g, kg_at(g, x, 0))) held[l]++;
+            if (!pl_repeats(p, x)) continue;
+            kn_ref   s = kg_at(g, x, 0), y = wide[s];
+            uint32_t at  = y ? p->value[y].at : 0;
+            bool     low = y && i >= at && p->loop_of[at - 1] == l && kg_numel(g, x) < kg_numel(g, y);
+            if (!low)
+                wide[s] = x;
+            else if (count)
+                held[l]++;
+            else if (held[l] + SPARE <= kx_vectors(p, true))
+                p->value[x].same = y, p->value[x].low = true, p->value[y].uses++, p->value[s].uses--;
+        }
+    kn_free(kg_alloc(g), wide, p->size * sizeof *wide);
+    return true;
+}
+
 /* One operand an instruction: a load of one use in the same loop, or its repetition over lanes; a scalar that is only
  * repeated is loaded again for each number of lanes, which costs less than to shuffle it. */
 static void pl_fold_loads(kx_plan *p) {
     const kn_graph *g = p->g;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i], s = kg_op(g, x) == KN_OP_INS && kx_op(g, x) == KN_OP_CAST ? kg_at(g, x, 0) : 0;
-        if (s && p->value[x].needed && pl_memory_operand(p, x, 0) && p->value[s].at)
+        if (s && p->value[x].needed && !p->value[x].low && pl_memory_operand(p, x, 0) && p->value[s].at)
             p->value[s].spread += p->loop_of[p->value[s].at - 1] == p->loop_of[i];
     }
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
-        if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS) continue;
+        if (!p->value[x].needed || p->value[x].low || kg_op(g, x) != KN_OP_INS) continue;
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
             kn_ref s = kg_at(g, x, k), l = s;
-            if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at) continue;
+            if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at || p->value[s].low) continue;
             if (p->value[s].uses != 1 && (p->value[s].uses > 2 || p->value[s].spread != p->value[s].uses)) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
                            p->value[kg_at(g, s, 0)].folded;
@@ -721,6 +759,9 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         pl_count_uses(p);
         pl_fold_masks(p);
         pl_fold_flags(p);
+    }
+    ok = ok && pl_share_lanes(p);
+    if (ok) {
         pl_fold_loads(p);
         pl_find_pointers(p);
     }

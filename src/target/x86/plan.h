@@ -29,6 +29,7 @@ typedef struct kx_value {
     uint16_t wanted;      /* 1 + the innermost loop that could make values again if this one lived through it */
     int32_t  extended;    /* it does: its end before; else 0 */
     int8_t   home;        /* of what is moved: its register where the loop opens and behind it, or where it is made */
+    bool     low;         /* INS: fewer lanes of what another one repeats, in the register of that one */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   pointer;     /* step: the PARAM that it is an address in, not a number of elements. 0: a number */
     uint32_t places;      /* step: its uses in places of that PARAM */
