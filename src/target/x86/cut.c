@@ -27,21 +27,18 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
     t->full      = (int)(t->lanes / c->lanes);
     t->nchunk    = t->full;
     int64_t left = t->lanes % c->lanes;
-    t->laps      = c->laps && left >= LAP_LEAST && (left & (left - 1));
-    if (t->laps) {
-        int w = c->lanes;
-        while (w > t->lanes) w /= 2;
-        for (int k = t->full ? 1 : 0; k < 2; k++) t->rest[t->nchunk++ - t->full] = w;
-        return;
-    }
-    for (int k = 0; left > 0; k++) {
+    for (int k = 0; left > 0 && k < KN_COUNT(t->rest); k++) {
         int w = c->lanes;
         while (w > left || (w == 2 && !c->pairs)) w /= 2;
-        if (k == KN_COUNT(t->rest)) break;
         t->rest[k] = w;
         t->nchunk++;
         left -= w;
     }
+    int whole = t->full ? 1 : 2; /* pieces, where the last reaches back */
+    t->laps   = c->laps && t->lanes % c->lanes >= LAP_LEAST && t->nchunk - t->full > whole;
+    if (!t->laps) return;
+    t->nchunk = t->full;
+    for (int k = 0, w = t->full ? c->lanes : t->rest[0]; k < whole; k++) t->rest[k] = w, t->nchunk++;
 }
 
 int kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk) {
