@@ -291,6 +291,11 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     }
     if (!kn_is_alu(op) && op != KN_OP_BITCAST) return kx_refuse(c, n, "has no form"), 0;
     if (!kx_has_form(c, n)) return ct_pack_elements(c, n, &d, row, ch);
+    if (c->product[n]) {
+        src[0] = kx_operand(c, c->product[n], &d, row, ch);
+        src[1] = src[0] ? kx_operand(c, kg_at(g, n, 2), &d, row, ch) : 0;
+        return src[1] ? kx_node(c, KN_OP_ADD, kg_dtype(g, n), w, src, 2) : 0;
+    }
     uint32_t k = kg_nsrc(g, n);
     for (uint32_t i = 0; i < k; i++)
         if (!(src[i] = kx_operand(c, kg_at(g, n, i), &d, row, ch))) return 0;
@@ -519,6 +524,20 @@ static void ct_mark_bits(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
+/* A product that is a value by itself is not made a second time for a sum: it costs as much there, and twice where it
+ * is subnormal, which takes processors a hundred cycles. */
+static void ct_find_products(kx_cut *c, const kn_ref *order, uint32_t n) {
+    kn_graph *g = c->g;
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref x = order[i], a = kg_op(g, x) == KN_OP_MULACC ? kg_at(g, x, 0) : 0;
+        if (!a || !kn_is_float(kg_dtype(g, x))) continue;
+        for (int k = 0; k < 2 && !c->product[x]; k++) {
+            kn_ref m = kg_op2(g, KN_OP_MUL, kg_at(g, x, (uint32_t)k), kg_at(g, x, (uint32_t)(1 - k)));
+            if (m < c->size && c->mark[m]) c->product[x] = m;
+        }
+    }
+}
+
 /* Depths of the loops, as Linearize will nest them. */
 static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
     for (uint32_t i = n; i-- > 0;) { /* outer ENDs have higher ids than inner ones */
@@ -544,13 +563,15 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.wide  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.wide);
     c.mark  = kn_zalloc(kg_alloc(g), c.size);
     c.bits  = kn_zalloc(kg_alloc(g), c.size);
-    if (!c.vec || !c.sca || !c.wide || !c.bits || !c.off || !c.depth || !c.mark) {
+    c.product = kn_zalloc(kg_alloc(g), c.size * sizeof *c.product);
+    if (!c.vec || !c.sca || !c.wide || !c.bits || !c.off || !c.product || !c.depth || !c.mark) {
         kn_oom(f);
         goto done;
     }
     ct_choose_lanes(&c, order, n, bytes);
     c.laps = ct_may_lap(&c, order, n);
     ct_find_depths(&c, order, n);
+    ct_find_products(&c, order, n);
     ct_mark_bits(&c, order, n);
     ct_ask(&c, *root, 0, KX_AS_ELEMENT);
     ok = ct_build_all(&c);
@@ -560,6 +581,7 @@ done:
     kn_free(kg_alloc(g), c.vec, c.size * sizeof *c.vec);
     kn_free(kg_alloc(g), c.sca, c.size * sizeof *c.sca);
     kn_free(kg_alloc(g), c.off, c.size * sizeof *c.off);
+    kn_free(kg_alloc(g), c.product, c.size * sizeof *c.product);
     kn_free(kg_alloc(g), c.depth, c.size * sizeof *c.depth);
     kn_free(kg_alloc(g), c.wide, c.size * sizeof *c.wide);
     kn_free(kg_alloc(g), c.mark, c.size);

@@ -39,6 +39,7 @@ typedef struct kx_cut {
     int       index;              /* what lanes of dtype index are held as: I32 or I64 */
     kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
     kn_ref   *off;                /* per index: the scalar part of an address */
+    kn_ref   *product;            /* per MULACC: the MUL of what it multiplies, if that is a value as well */
     uint8_t  *mark;               /* values that are needed as values */
     uint8_t  *bits;               /* f32 and words that are computed with the bits of f32: their elements are wide */
     int      *depth;              /* of a RANGE */
