@@ -188,6 +188,11 @@ static bool cm_loads_apart(int dt, int w, int64_t step) {
     return cm_moves_apart(dt, kn_dsize(dt) == 4 && w == 2 ? 4 : w, step);
 }
 
+/* Under a gate of each lane, as one from places would be. */
+static bool cm_gathers_apart(const kx_cut *c, int dt, int w, int64_t step) {
+    return step && c->lanes > 1 && kn_dsize(dt) >= 4 && cm_moves_apart(dt, w, step);
+}
+
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) {
     bool held = kn_dsize(dt) >= 4 || (c->avx512 && kn_is_int(dt)); /* by registers as memory has them */
     return c->lanes > 1 && dt != KN_BOOL && held && w * kn_dsize(dt) >= (c->avx512 ? 8 : 16);
@@ -362,9 +367,9 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
     }
-    bool run = a.plain &&
-               (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
-                                         : still && cm_loads_apart(dt, w, a.coef[d->rank - 1]));
+    bool run = a.plain && (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
+                           : still                  ? cm_loads_apart(dt, w, a.coef[d->rank - 1])
+                                                    : cm_gathers_apart(c, dt, w, a.coef[d->rank - 1]));
     if (a.plain && !gate && a.coef[d->rank - 1] != 1) {
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
         if (x) return x;
@@ -374,7 +379,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
     bool zero   = gate && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && !kg_node(g, kg_at(g, n, 1))->arg;
     bool masked = cm_masks_lanes(c, dt, w) && (c->avx512 || zero); /* lanes that AVX2 leaves out are 0 */
-    if (!gathers && (!run || (!still && !masked))) {
+    if (!gathers && (!run || (!still && !masked && a.coef[d->rank - 1] == 1))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;

@@ -250,16 +250,26 @@ static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m
     el_turn_blocks(e, d, bytes);
 }
 
-/* Lanes from places that a register holds, under a mask that the instruction uses up: without a gate all of them. */
-static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, kn_ref gate, const kx_ins *m) {
+/* Lanes from places that a register holds, under a mask that the instruction uses up: without a gate all of them.
+ * places 0: `step` apart. */
+static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step, kn_ref gate, const kx_ins *m) {
     static const uint16_t forms[2][2][2] = {{{KX_VGATHERDPS, KX_VGATHERDPD}, {KX_VGATHERQPS, KX_VGATHERQPD}},
                                             {{KX_VGATHERDPS_K, KX_VGATHERDPD_K}, {KX_VGATHERQPS_K, KX_VGATHERQPD_K}}};
-    int        w = (int)kg_numel(e->g, n), size = kn_dsize(kg_dtype(e->g, n)), far = kn_dsize(kg_dtype(e->g, places));
+    int        w = (int)kg_numel(e->g, n), size = kn_dsize(kg_dtype(e->g, n));
+    int        far   = places ? kn_dsize(kg_dtype(e->g, places)) : 4;
     int        bytes = KN_MAX(16, w * KN_MAX(size, far)), own = KN_MAX(16, w * size), v = e->v0;
     kx_form_id form = (kx_form_id)forms[e->avx512][far == 8][size == 8];
     kx_ins     i    = el_like(kx_i3(form, bytes, d, KX_IN_MEM, e->avx512 ? 0 : v), m);
     i.scale         = (uint8_t)size;
-    i.index         = (uint8_t)kx_get(e, places, KN_MAX(16, w * far), e->v2, n);
+    if (!places) { /* the index of a place is one of the lanes */
+        int32_t apart[16];
+        kx_put(e, el_like(kx_i2(KX_LEA, 8, KX_A, KX_IN_MEM), m));
+        i.base = KX_A;
+        i.disp = 0;
+        for (int l = 0; l < w; l++) apart[l] = (int32_t)step * l;
+        kx_load_bits(e, e->v2, w * 4, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, apart, (size_t)w * 4), 0));
+    }
+    i.index = (uint8_t)(places ? kx_get(e, places, KN_MAX(16, w * far), e->v2, n) : e->v2);
     if (!gate) kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, d, d, d)); /* or it waits for what d was */
     if (e->avx512) {
         if (gate)
@@ -575,12 +585,13 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     }
     if (gate && !e->under) {
         int  held;
-        bool zero = kx_is_lanes(g, gate) && !spot.places && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
+        bool far  = spot.places || spot.step != 1;
+        bool zero = kx_is_lanes(g, gate) && !far && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
                     !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
         if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);
-        if (kx_is_lanes(g, gate) && spot.places) {
+        if (kx_is_lanes(g, gate) && far) {
             kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
-            el_gather(e, n, d, spot.places, gate, &m);
+            el_gather(e, n, d, spot.places, spot.step, gate, &m);
             kx_done(e, n, d);
             return;
         }
@@ -593,7 +604,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
     if (spot.places)
-        el_gather(e, n, d, spot.places, 0, &m);
+        el_gather(e, n, d, spot.places, 0, 0, &m);
     else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
