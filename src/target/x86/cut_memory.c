@@ -266,40 +266,6 @@ static bool cm_block(const cm_address *a, const kx_tile *d, int64_t row, int cou
     return false;
 }
 
-/* w registers of w lanes: lane k of x[l] becomes lane l of x[k]. Of two registers, one behind the other, the even lanes
- * make one and the odd lanes the other: the lowest bit of the lane's number becomes a bit of the register's, and that
- * bit of the register's the highest of the lane's. After all of them each stands where the other did. */
-static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
-    kn_graph *g    = c->g;
-    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
-    kn_ref    high = kg_op2(g, KN_OP_ADD, kg_idx(g, w), run), even = kg_op2(g, KN_OP_MUL, run, kg_idx(g, 2));
-    kn_ref    odd = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), even);
-    for (int bit = 1; bit < w; bit *= 2)
-        for (int i = 0; i < w; i++) {
-            if (i & bit) continue;
-            kn_ref both   = kg_buffer(g, c->next_local++, 2 * w, dt, 0, KN_LOCAL);
-            kn_ref put[2] = {kg_store(g, kg_index(g, both, &run, 1), x[i], 0),
-                             kg_store(g, kg_index(g, both, &high, 1), x[i | bit], 0)};
-            kn_ref from = kg_after(g, both, put, 2);
-            x[i]        = kg_load(g, kg_index(g, from, &even, 1));
-            x[i | bit]  = kg_load(g, kg_index(g, from, &odd, 1));
-        }
-    return x[w - 1] != 0;
-}
-
-/* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
-static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
-    int     w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(c->g, n);
-    int64_t first, next;
-    kn_ref  x[KN_MAX_LANES];
-    if (!kx_alternates(c->avx512, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
-    for (int l = 0; l < w; l++)
-        if (!(x[l] = kg_load(c->g, cm_run_place(c, a, d, first, from + l, 0, w, 1)))) return 0;
-    if (!cm_turn(c, dt, x, w)) return 0;
-    for (int k = 0; k < w; k++) c->vec[n][(first + k * next) * d->nchunk + chunk] = x[k];
-    return c->vec[n][row * d->nchunk + chunk];
-}
-
 /* `count` registers of w lanes, of which all lanes 0 follow one another then, all lanes 1 and so on. Of an even number
  * each takes turns with the one half of all behind it; half as many pairs are left to do the same. */
 static bool cm_interleave(kx_cut *c, int dt, kn_ref *x, int count, int w) {
@@ -325,29 +291,97 @@ static bool cm_interleave(kx_cut *c, int dt, kn_ref *x, int count, int w) {
     return x[count - 1] != 0;
 }
 
-/* The same of a STORE, or few rows that lie in turns; *known: it is of such rows. */
+/* Two registers of words are put in turns by one instruction for each of the two that come of it; every second of their
+ * lanes takes one of three steps, or on AVX2 none. */
+static bool cm_unpacks(const kx_cut *c, int dt, int w) {
+    return kn_dsize(dt) == 2 && w == 8 && kx_interleaves(c->avx512, dt, 2, w);
+}
+
+/* So many registers of as many lanes can be turned. */
+static bool cm_turns(const kx_cut *c, int dt, int w) {
+    return kx_alternates(c->avx512, dt, w) || cm_unpacks(c, dt, w);
+}
+
+/* w registers of w lanes: lane k of x[l] becomes lane l of x[k]. Of two registers, one behind the other, the even lanes
+ * make one and the odd lanes the other: the lowest bit of the lane's number becomes a bit of the register's, and that
+ * bit of the register's the highest of the lane's. After all of them each stands where the other did. Two registers in
+ * turns are the way back: from the highest bit of the register's number on. */
+static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
+    kn_graph *g    = c->g;
+    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+    kn_ref    high = kg_op2(g, KN_OP_ADD, kg_idx(g, w), run), even = kg_op2(g, KN_OP_MUL, run, kg_idx(g, 2));
+    kn_ref    odd = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), even);
+    for (int bit = w / 2; bit && cm_unpacks(c, dt, w); bit /= 2)
+        for (int i = 0; i < w; i++) {
+            kn_ref pair[2] = {x[i], x[i | bit]};
+            if (i & bit || !cm_interleave(c, dt, pair, 2, w)) continue;
+            x[i]       = pair[0];
+            x[i | bit] = pair[1];
+        }
+    for (int bit = 1; bit < w && !cm_unpacks(c, dt, w); bit *= 2)
+        for (int i = 0; i < w; i++) {
+            if (i & bit) continue;
+            kn_ref both   = kg_buffer(g, c->next_local++, 2 * w, dt, 0, KN_LOCAL);
+            kn_ref put[2] = {kg_store(g, kg_index(g, both, &run, 1), x[i], 0),
+                             kg_store(g, kg_index(g, both, &high, 1), x[i | bit], 0)};
+            kn_ref from = kg_after(g, both, put, 2);
+            x[i]        = kg_load(g, kg_index(g, from, &even, 1));
+            x[i | bit]  = kg_load(g, kg_index(g, from, &odd, 1));
+        }
+    return x[w - 1] != 0;
+}
+
+/* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
+static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+    int     w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(c->g, n);
+    int64_t first, next;
+    kn_ref  x[KN_MAX_LANES];
+    if (!cm_turns(c, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
+    for (int l = 0; l < w; l++)
+        if (!(x[l] = kg_load(c->g, cm_run_place(c, a, d, first, from + l, 0, w, 1)))) return 0;
+    if (!cm_turn(c, dt, x, w)) return 0;
+    for (int k = 0; k < w; k++) c->vec[n][(first + k * next) * d->nchunk + chunk] = x[k];
+    return c->vec[n][row * d->nchunk + chunk];
+}
+
+/* Lanes from..from + count of a register. */
+static kn_ref cm_part(kx_cut *c, int dt, kn_ref x, int w, int from, int count) {
+    kn_graph *g   = c->g;
+    kn_ref    run = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), some = kg_iota(g, count, 0, KN_AXIS_UPCAST, 1, 0);
+    kn_ref    all = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL);
+    kn_ref    put = kg_store(g, kg_index(g, all, &run, 1), x, 0);
+    if (from) some = kg_op2(g, KN_OP_ADD, kg_idx(g, from), some);
+    return kg_load(g, kg_index(g, kg_after(g, all, &put, 1), &some, 1));
+}
+
+/* The same of a STORE, of a part of the lanes where fewer rows lie side by side, or few rows that lie in turns; *known:
+ * it is of such rows. */
 static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk,
                              bool *known) {
     kn_graph *g = c->g;
     int       w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(g, kg_at(g, n, 1));
     int64_t   first, next, step = a->coef[d->rank - 1];
     bool      turns = step > 1 && step <= KX_IN_TURNS && step < w && kx_interleaves(c->avx512, dt, (int)step, w);
-    int       count = turns ? (int)step : w;
-    kn_ref    x[KN_MAX_LANES];
-    *known = (turns || kx_alternates(c->avx512, dt, w)) && cm_block(a, d, row, count, &first, &next);
+    int       count = turns ? (int)step : w, n_put = 0;
+    kn_ref    x[KN_MAX_LANES], y[KN_MAX_LANES], put[KN_MAX_LANES];
+    for (*known = false; !*known && (turns || cm_turns(c, dt, count)); count /= 2)
+        if ((*known = cm_block(a, d, row, count, &first, &next)) || turns) break;
     for (int k = 0; k < count && *known; k++) {
         if (!(x[k] = kx_operand(c, kg_at(g, n, 1), d, first + k * next, chunk))) return 0;
         *known = kg_op(g, x[k]) != KN_OP_CONST; /* no register has it */
     }
     if (!*known) return 0;
     if (row != first) return c->vec[n][first * d->nchunk + chunk]; /* has stored all of it */
-    if (!(turns ? cm_interleave(c, dt, x, count, w) : cm_turn(c, dt, x, w))) return 0;
-    for (int l = 0; l < count; l++) {
-        kn_ref place = turns ? cm_run_place(c, a, d, first, from, l * w, w, 1)
-                             : cm_run_place(c, a, d, first, from + l, 0, w, 1);
-        x[l]         = kg_make(g, KN_OP_STORE, 0, kg_node(g, n)->arg, (kn_ref[]){place, x[l]}, 2);
+    for (int l = 0; l < (turns ? 1 : w); l += count) {
+        for (int k = 0; k < count; k++) y[k] = turns || count == w ? x[k] : cm_part(c, dt, x[k], w, l, count);
+        if (!(turns ? cm_interleave(c, dt, y, count, w) : cm_turn(c, dt, y, count))) return 0;
+        for (int k = 0; k < count; k++) {
+            kn_ref place = turns ? cm_run_place(c, a, d, first, from, k * w, w, 1)
+                                 : cm_run_place(c, a, d, first, from + l + k, 0, count, 1);
+            put[n_put++] = kg_make(g, KN_OP_STORE, 0, kg_node(g, n)->arg, (kn_ref[]){place, y[k]}, 2);
+        }
     }
-    return kg_list(g, KN_OP_GROUP, x, count);
+    return kg_list(g, KN_OP_GROUP, put, n_put);
 }
 
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
@@ -421,7 +455,7 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     if (!t.rank || !cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false; /* one element for all lanes */
     if (!a.plain) return !cm_gathers(c, kg_at(c->g, n, 0), dt, w);
     int64_t step = a.coef[t.rank - 1];
-    return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !kx_alternates(c->avx512, dt, w);
+    return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !cm_turns(c, dt, w);
 }
 
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {

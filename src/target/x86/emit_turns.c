@@ -2,7 +2,7 @@
  *
  * Register k of the result takes its lane p from row (k w + p) mod rows, at (k w + p) / rows. AVX-512 brings the rows
  * in one after the other, each by a shuffle of two registers, or, bytes, one that makes the other places zero; AVX2
- * moves the lanes of each row to their places and blends them. */
+ * moves the lanes of each row to their places and blends them. Two rows of sixteen bytes are one instruction. */
 #include "target/x86/emit.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@
 bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes) {
     int size = kn_dsize(dtype);
     if (dtype == KN_INDEX || dtype == KN_BOOL || kx_held_bytes(avx512, dtype) != size) return false;
-    return rows <= KX_IN_TURNS && lanes * size >= 16 && size >= (avx512 ? 1 : 4);
+    if (rows > KX_IN_TURNS || lanes * size < 16) return false;
+    return size >= (avx512 ? 1 : 4) || (rows == 2 && lanes * size == 16);
 }
 
 typedef struct et_turns {
@@ -50,6 +51,14 @@ static void et_join(const et_turns *t, int to) {
         else
             kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, k, e->v1)));
     }
+}
+
+/* Two rows of sixteen bytes have an instruction for it. */
+static void et_unpack(const et_turns *t, int to) {
+    static const uint16_t forms[9][2] = {[1] = {KX_VPUNPCKLBW, KX_VPUNPCKHBW}, [2] = {KX_VPUNPCKLWD, KX_VPUNPCKHWD},
+                                         [4] = {KX_VUNPCKLPS, KX_VUNPCKHPS},   [8] = {KX_VUNPCKLPD, KX_VUNPCKHPD}};
+    kx_writer *e = t->e;
+    kx_put(e, kx_i3((kx_form_id)forms[t->size][t->part], 16, to, et_row(t, 0, e->v1), et_row(t, 1, e->v2)));
 }
 
 /* Bytes: sixteen of the result are of sixteen of each row. */
@@ -106,7 +115,9 @@ void kx_emit_turns(kx_writer *e, kn_ref load) {
     t.part  = (int)spot.disp / t.w;
     t.bytes = t.w * t.size;
     int to  = kx_dst(e, load) == e->v1 ? e->v0 : kx_dst(e, load);
-    if (!e->avx512)
+    if (t.rows == 2 && t.bytes == 16)
+        et_unpack(&t, to);
+    else if (!e->avx512)
         et_blend(&t, to);
     else if (t.size == 1)
         et_join_bytes(&t, to);
