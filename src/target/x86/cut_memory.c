@@ -54,7 +54,7 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
 /* ---- addresses ------------------------------------------------------------------------------------------------- */
 
 typedef struct cm_address {
-    bool    plain;
+    bool    plain, run; /* run: it is not, but a row's lanes lie side by side */
     kn_ref  buffer, off; /* off: 0 none */
     int64_t base, coef[KN_MAX_RANK];
 } cm_address;
@@ -95,6 +95,21 @@ static kn_ref cm_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *no
     return c->off[idx] = off;
 }
 
+/* Of an index that some values of rows are part of: only the lane's own number is of the lanes. */
+static bool cm_runs(const kn_graph *g, kn_ref idx, int rank) {
+    kn_affine f;
+    int64_t   step = 0;
+    if (!rank || !kg_affine(g, idx, &f)) return false;
+    for (int t = 0; t < f.n; t++) {
+        int            r;
+        const int64_t *dims = kg_shape(g, f.atom[t], &r);
+        if (!r || dims[r - 1] == 1) continue;
+        if (!cm_expanded(g, f.atom[t])) return false;
+        step += f.coef[t];
+    }
+    return step == 1;
+}
+
 static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *a) {
     kn_graph *g = c->g;
     kn_affine f;
@@ -104,6 +119,7 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
     kn_ref idx = kg_at(g, at, 1);
     if (!(a->buffer = kx_place(c, at, 0, 0, 0))) return false;
     a->plain = kx_plain(g, idx, &f);
+    a->run   = !a->plain && cm_runs(g, idx, d->rank);
     if (!a->plain) return true;
     bool none;
     if (!(a->off = cm_scalar_part(c, idx, &f, &none)) && !none) return false;
@@ -157,6 +173,7 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
         kn_ref x = kx_sca(c, idx, kx_element_in(&s, d, row, lane));
         if (!x) return 0;
         x = cm_base_and_rest(g, x);
+        if (w > 1) x = kg_op2(g, KN_OP_ADD, x, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0));
         return kg_index(g, a->buffer, &x, 1);
     }
     return cm_run_place(c, a, d, row, lane, 0, w, w > 1 ? a->coef[d->rank - 1] : 1);
@@ -401,19 +418,20 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
     }
-    bool run = a.plain && (a.coef[d->rank - 1] == 1 ? cm_moves_whole(c, dt)
-                           : still                  ? cm_loads_apart(dt, w, a.coef[d->rank - 1])
-                                                    : cm_gathers_apart(c, dt, w, a.coef[d->rank - 1]));
-    if (a.plain && !gate && a.coef[d->rank - 1] != 1) {
+    int64_t step = a.plain ? a.coef[d->rank - 1] : a.run;
+    bool    run  = step == 1 ? cm_moves_whole(c, dt)
+                   : still   ? a.plain && cm_loads_apart(dt, w, step)
+                             : a.plain && cm_gathers_apart(c, dt, w, step);
+    if (a.plain && !gate && step != 1) {
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
         if (x) return x;
     }
-    bool gathers = !a.plain && cm_gathers(c, at, dt, w);
+    bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w);
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
     bool zero   = gate && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && !kg_node(g, kg_at(g, n, 1))->arg;
     bool masked = cm_masks_lanes(c, dt, w) && (c->avx512 || zero); /* lanes that AVX2 leaves out are 0 */
-    if (!gathers && (!run || (!still && !masked && a.coef[d->rank - 1] == 1))) {
+    if (!gathers && (!run || (!still && !masked && step == 1))) {
         kn_ref x[KN_MAX_LANES];
         for (int l = 0; l < w; l++)
             if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
@@ -449,11 +467,12 @@ static kn_ref cm_store_element(kx_cut *c, kn_ref n, const cm_address *a, const k
 static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     kx_tile    t;
     cm_address a;
-    if (kg_op(c->g, n) != KN_OP_LOAD || kg_nsrc(c->g, n) > 1 || kx_is_register(c->g, kg_at(c->g, n, 0))) return false;
+    if (kg_op(c->g, n) != KN_OP_LOAD || kx_is_register(c->g, kg_at(c->g, n, 0))) return false;
     kx_tile_of(c, n, &t);
     int dt = kg_dtype(c->g, n);
     if (!t.rank || !cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false; /* one element for all lanes */
-    if (!a.plain) return !cm_gathers(c, kg_at(c->g, n, 0), dt, w);
+    if (!a.plain) return !a.run && !cm_gathers(c, kg_at(c->g, n, 0), dt, w);
+    if (kg_nsrc(c->g, n) > 1) return false;
     int64_t step = a.coef[t.rank - 1];
     return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !cm_turns(c, dt, w);
 }
@@ -471,7 +490,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
     bool    still = !gate || cm_scalar_lanes(c, gate), block;
-    int64_t step  = w > 1 && a->plain ? a->coef[d->rank - 1] : 0;
+    int64_t step  = w < 2 ? 0 : a->plain ? a->coef[d->rank - 1] : a->run;
     if (step && step != 1 && !gate) {
         x = cm_store_block(c, n, a, d, row, ch, &block);
         if (block) return x;
