@@ -237,23 +237,27 @@ void kx_done(kx_writer *e, kn_ref n, int reg) {
 kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
     kx_spot a;
     kx_address_of(e->g, place, &a);
-    int     size = kn_dsize(kg_dtype(e->g, a.storage)), base = KX_RSP, index = KX_NO_REG;
+    int     size = kn_dsize(kg_dtype(e->g, a.storage)), scale = size, base = KX_RSP, index = KX_NO_REG;
     int64_t disp = a.disp * size;
-    bool    pointer = a.off && e->p->value[a.off].pointer;
+    kn_ref  pointer = a.off ? e->p->value[a.off].pointer : 0, from = e->p->value[a.storage].pointer;
+    bool    param = kg_op(e->g, a.storage) == KN_OP_PARAM;
     if (pointer)
         base = kx_gp(e, a.off, KX_C);
-    else if (kg_op(e->g, a.storage) == KN_OP_PARAM)
-        base = kx_gp(e, a.storage, KX_C);
+    else if (param)
+        base = kx_gp(e, from ? from : a.storage, KX_C);
     else
         disp += e->local[a.storage];
-    if (a.off && !pointer) index = kx_gp(e, a.off, KX_D);
+    if (param && from)
+        index = kx_gp(e, a.storage, KX_D), scale = 1; /* a distance */
+    else if (a.off && !pointer)
+        index = kx_gp(e, a.off, KX_D);
     if (disp != (int32_t)disp) {
         kx_put(e, kx_mov_const(KX_A, disp));
         kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, KX_C, KX_IN_MEM), base, KX_A, 1, 0));
         base = KX_C;
         disp = 0;
     }
-    return kx_mem_index(i, base, index, index == KX_NO_REG ? 1 : size, (int32_t)disp);
+    return kx_mem_index(i, base, index, index == KX_NO_REG ? 1 : scale, (int32_t)disp);
 }
 
 void kx_extend(kx_writer *e, int reg, int dt) {
@@ -676,14 +680,17 @@ static bool em_lay_frame(kx_writer *e) {
 
 static const uint8_t em_kept[] = {KX_RBX, KX_RBP, KX_R12, KX_R13, KX_R14, KX_R15};
 
-/* The kernel's arguments from the array at KX_C: the values of variables, or the addresses of buffers. */
-static void em_arguments(kx_writer *e, bool variables) {
+/* The kernel's arguments from the array at KX_C: the values of variables, or the addresses of buffers, and then the
+ * distances of those that have one from another. */
+static void em_arguments(kx_writer *e, bool variables, bool distances) {
     const kx_plan *p = e->p;
     for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i];
+        kn_ref x = p->list[i], from = p->value[x].pointer;
         if (kg_op(e->g, x) != KN_OP_PARAM || !p->value[x].needed || kg_is_variable(e->g, x) != variables) continue;
+        if ((from != 0) != distances) continue;
         int d = kx_dst(e, x);
         kx_put(e, kx_mem(kx_i2(KX_MOV, 8, d, KX_IN_MEM), KX_C, (int32_t)(8 * kg_field(e->g, x, KN_F_PARAM_slot))));
+        if (from) kx_put(e, kx_i2(KX_SUB, 8, d, kx_gp(e, from, KX_D)));
         kx_done(e, x, d);
     }
 }
@@ -721,9 +728,10 @@ static void em_prologue(kx_writer *e) {
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RCX), e->high));
     kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_RDI), e->args));
     kx_put(e, kx_i2(KX_MOV, 8, KX_C, KX_RSI));
-    em_arguments(e, true);
+    em_arguments(e, true, false);
     kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_C, KX_IN_MEM), e->args));
-    em_arguments(e, false);
+    em_arguments(e, false, false);
+    em_arguments(e, false, true);
 }
 
 static void em_epilogue(kx_writer *e) {

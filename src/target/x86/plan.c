@@ -108,8 +108,9 @@ static int pl_place_operands(const kx_plan *p, kn_ref place, kn_ref *out) {
         return n;
     }
     kx_address_of(p->g, place, &a);
-    bool pointer = a.off && p->value[a.off].pointer;
-    if (kg_op(p->g, a.storage) == KN_OP_PARAM && !pointer) out[n++] = a.storage;
+    bool param = kg_op(p->g, a.storage) == KN_OP_PARAM;
+    if (param && (!a.off || p->value[a.off].pointer != a.storage)) out[n++] = a.storage;
+    if (param && !a.off && p->value[a.storage].pointer) out[n++] = p->value[a.storage].pointer;
     if (a.off) out[n++] = a.off;
     if (a.places) out[n++] = a.places;
     return n;
@@ -503,26 +504,67 @@ static void pl_fold_loads(kx_plan *p) {
     }
 }
 
-/* Arithmetic whose operand is memory at a base and an index counts twice where instructions are issued (measured on
- * Intel, docs/decisions.md): the step of an innermost loop that has such users, all in one PARAM, is an address. */
-static void pl_find_pointers(kx_plan *p) {
+/* The PARAM that an access of memory is to, and the step of an innermost loop that it is reached by, if any. 0: not one
+ * of those that pl_find_pointers looks at. */
+static kn_ref pl_access(const kx_plan *p, kn_ref x, kn_ref *step, bool *plain) {
     const kn_graph *g = p->g;
     kx_spot         a;
+    int             op = kg_op(g, x);
+    if (!p->value[x].needed || (op != KN_OP_LOAD && op != KN_OP_STORE && op != KN_OP_PREFETCH)) return 0;
+    if (kx_is_cell(g, kg_at(g, x, 0)) || p->value[x].part) return 0;
+    kx_address_of(g, kg_at(g, x, 0), &a);
+    if (kg_op(g, a.storage) != KN_OP_PARAM) return 0;
+    bool is_step = a.off && p->value[a.off].step && p->loop[p->loop_of[p->value[a.off].at - 1]].inner;
+    *step        = is_step ? a.off : 0;
+    *plain       = !a.off && !a.places;
+    return a.storage;
+}
+
+/* Which PARAMs could be distances from another: all that reaches them is a step that is an address in that one, or no
+ * index, and both have elements of one size. The others are marked. */
+static void pl_find_distances(kx_plan *p) {
+    const kn_graph *g = p->g;
+    kn_ref          s, st;
+    bool            plain;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (kg_op(g, p->list[i]) == KN_OP_PARAM) p->value[p->list[i]].pointer = 0, p->value[p->list[i]].fixed = false;
     for (uint32_t i = 0; i < p->n; i++) {
-        kn_ref x = p->list[i];
-        int    op = kg_op(g, x);
-        if (!p->value[x].needed || (op != KN_OP_LOAD && op != KN_OP_STORE && op != KN_OP_PREFETCH)) continue;
-        if (kx_is_cell(g, kg_at(g, x, 0)) || p->value[x].part) continue;
-        kx_address_of(g, kg_at(g, x, 0), &a);
-        kx_value *s = a.off ? &p->value[a.off] : NULL;
-        if (!s || !s->step || !p->loop[p->loop_of[s->at - 1]].inner || kg_op(g, a.storage) != KN_OP_PARAM) continue;
-        if (s->places == 0) s->pointer = a.storage;
-        if (s->pointer == a.storage) s->places++;
-        s->operand |= p->value[x].folded;
+        if (!(st = pl_access(p, p->list[i], &s, &plain))) continue;
+        kn_ref    from = s ? p->value[s].pointer : 0;
+        kx_value *v    = &p->value[st];
+        if (from) p->value[from].fixed = true;
+        if (from == st) continue;
+        v->fixed |= (!from && !plain) || (from && v->pointer && v->pointer != from) ||
+                    (from && kn_dsize(kg_dtype(g, from)) != kn_dsize(kg_dtype(g, st)));
+        if (from) v->pointer = from;
+    }
+}
+
+/* Arithmetic whose operand is memory at a base and an index counts twice where instructions are issued (measured on
+ * Intel, docs/decisions.md): the step of an innermost loop that has such users is an address in their PARAM, and other
+ * PARAMs that it reaches are their distances from that one. */
+static void pl_find_pointers(kx_plan *p) {
+    kn_ref s, st;
+    bool   plain;
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (!(st = pl_access(p, p->list[i], &s, &plain)) || !s) continue;
+        p->value[s].places++;
+        if (p->value[p->list[i]].folded && !p->value[s].pointer) p->value[s].pointer = st;
     }
     for (uint32_t i = 0; i < p->n; i++) {
-        kx_value *s = &p->value[p->list[i]];
-        if (!s->operand || s->places != s->uses) s->pointer = 0;
+        kx_value *v = &p->value[p->list[i]];
+        if (v->places != v->uses) v->pointer = 0;
+    }
+    for (bool changed = true; changed;) {
+        changed = false;
+        pl_find_distances(p);
+        for (uint32_t i = 0; i < p->n; i++) {
+            if (!(st = pl_access(p, p->list[i], &s, &plain)) || !s || !p->value[s].pointer) continue;
+            kn_ref from = p->value[s].pointer;
+            if (st == from || (p->value[st].pointer == from && !p->value[st].fixed)) continue;
+            p->value[s].pointer = 0;
+            changed             = true;
+        }
     }
 }
 

@@ -32,8 +32,9 @@ typedef struct kx_value {
     bool     low;         /* INS: fewer lanes of what another one repeats, in the register of that one */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   pointer;     /* step: the PARAM that it is an address in, not a number of elements. 0: a number */
-    uint32_t places;      /* step: its uses in places of that PARAM */
-    bool     operand;     /* and one of them is an operand of arithmetic */
+                          /* PARAM: the other one that its register has the distance from. 0: its address */
+    uint32_t places;      /* step: its uses in places of PARAMs */
+    bool     fixed;       /* PARAM: an address, whatever steps are */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
     kn_ref   other; /* LOAD of every second lane of two registers: the STORE of the second of them */
     int32_t  start, end; /* twice the places in the list */
