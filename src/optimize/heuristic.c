@@ -229,10 +229,18 @@ static int64_t tile_registers(const ko_view *v) {
     return (n - (n > 16 ? 2 : 3)) * left / (KO_WHOLE_VECTORS + 1);
 }
 
-/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers. */
-static int64_t most_rows(const ko_view *v, int64_t w) {
-    int64_t nv  = lane_vectors(v, w);
-    int64_t fit = (tile_registers(v) - nv) / nv;
+/* Terms of a sum that will have no loop; 0: of one that has, or of none. */
+static int64_t short_terms(const ko_view *v) {
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+    return v->outputs < v->nest->norigin && terms <= SHORT_SUM ? terms : 0;
+}
+
+/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers; or, where the loop of
+ * the lanes is the innermost one, what is broadcast for all terms, and their vectors. */
+static int64_t most_rows(const ko_view *v, int lane, int64_t w) {
+    int64_t nv  = lane_vectors(v, w), terms = w < v->nest->origin[lane].extent ? short_terms(v) : 0;
+    int64_t fit = terms ? (tile_registers(v) - (terms + 1) * nv) / terms : (tile_registers(v) - nv) / nv;
     return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
 
@@ -486,7 +494,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     if (at != end) push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
     at = position(nest, lane, -1);
     if (row >= 0) {
-        if (!rows) rows = tile_rows(nest->origin[row].extent, most_rows(v, w));
+        if (!rows) rows = tile_rows(nest->origin[row].extent, most_rows(v, lane, w));
         if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
