@@ -446,16 +446,20 @@ static bool pl_repeats(const kx_plan *p, kn_ref n) { /* a scalar, over lanes of 
     return !kx_is_lanes(g, s) && kg_op(g, s) != KN_OP_CONST && pl_memory_operand(p, n, 0);
 }
 
-enum { SPARE = 4 /* vector registers, for what a loop has beside sums and repetitions */ };
+enum {
+    SPARE  = 2, /* vector registers, for what a loop has beside sums and repetitions */
+    WIDTHS = 4  /* loads of a scalar for as many numbers of lanes cost less than shuffles */
+};
 
 /* A scalar that innermost loops repeat over lanes twice, over fewer the second time: those are the low ones of the
  * first register, and it is read once. As long as there are registers for what then lives until there. */
 static bool pl_share_lanes(kx_plan *p) {
-    const kn_graph *g    = p->g;
-    kn_ref         *wide = kn_zalloc(kg_alloc(g), p->size * sizeof *wide); /* of a scalar: its first repetition */
+    const kn_graph *g                  = p->g;
+    kn_ref         *wide               = kn_zalloc(kg_alloc(g), p->size * sizeof *wide); /* of a scalar, the first */
+    bool           *shared             = kn_zalloc(kg_alloc(g), p->size * sizeof *shared);
+    bool            ok                 = (wide && shared) || kn_oom(p->f);
     int             held[KX_MAX_LOOPS] = {0};
-    if (!wide) return kn_oom(p->f);
-    for (int count = 1; count >= 0; count--)
+    for (int count = 1; count >= 0 && ok; count--)
         for (uint32_t i = 0; i < p->n; i++) {
             kn_ref x = p->list[i];
             int    l = p->loop_of[i];
@@ -468,12 +472,13 @@ static bool pl_share_lanes(kx_plan *p) {
             if (!low)
                 wide[s] = x;
             else if (count)
-                held[l]++;
-            else if (held[l] + SPARE <= kx_vectors(p, true))
+                held[l] += !shared[s], shared[s] = true;
+            else if (held[l] + SPARE <= kx_vectors(p, p->tight))
                 p->value[x].same = y, p->value[x].low = true, p->value[y].uses++, p->value[s].uses--;
         }
     kn_free(kg_alloc(g), wide, p->size * sizeof *wide);
-    return true;
+    kn_free(kg_alloc(g), shared, p->size * sizeof *shared);
+    return ok;
 }
 
 /* One operand an instruction: a load of one use in the same loop, or its repetition over lanes; a scalar that is only
@@ -491,7 +496,7 @@ static void pl_fold_loads(kx_plan *p) {
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
             kn_ref s = kg_at(g, x, k), l = s;
             if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at || p->value[s].low) continue;
-            if (p->value[s].uses != 1 && (p->value[s].uses > 2 || p->value[s].spread != p->value[s].uses)) continue;
+            if (p->value[s].uses != 1 && (p->value[s].uses > WIDTHS || p->value[s].spread != p->value[s].uses)) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
                            p->value[kg_at(g, s, 0)].folded;
             if (repeats && (!p->avx512 || kx_op(g, x) == KN_OP_CAST)) continue; /* conversions take whole registers */
