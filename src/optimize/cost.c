@@ -395,7 +395,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         }
         /* Units that take a whole vector each cycle take two of the pieces that a ragged one comes in. */
         double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
-        if (v > 1 && each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
+        if (each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
         double t = n * s->ops * cycle / rate;
         if (s->chain && terms_of(&h, s) > SHORT_CHAIN)
             t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
