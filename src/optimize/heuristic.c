@@ -627,7 +627,12 @@ static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap)
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
-        if (terms > most) continue;
+        if (terms > most) { /* the last loop of them at least */
+            int at = position(v->nest, last - 1, KN_AXIS_REDUCE);
+            if (room && at >= 0 && v->nest->loop[at].extent <= SHORT_SUM && last - first > 1)
+                split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+            continue;
+        }
         most /= KN_MAX(terms, 1); /* of sums in sums, together */
         for (int o = last; o-- > first;) {
             int at = position(v->nest, o, KN_AXIS_REDUCE);
