@@ -667,8 +667,11 @@ static void pl_name_bits(kx_plan *p) {
 static bool pl_name_cells(kx_plan *p) {
     const kn_graph *g = p->g;
     kn_ref          o[KX_MAX_OPERANDS];
-    uint32_t       *last = kn_zalloc(kg_alloc(g), p->size * sizeof *last); /* of a load: its last use, as a place */
-    if (!last) return kn_oom(p->f);
+    uint32_t       *last  = kn_zalloc(kg_alloc(g), p->size * sizeof *last); /* of a load: its last use, as a place */
+    kn_ref         *named = kn_zalloc(kg_alloc(g), (p->n + 1) * sizeof *named); /* the loads that have been, in order */
+    bool            ok    = (last && named) || kn_oom(p->f);
+    uint32_t        count = 0;
+    if (!ok) goto done;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || p->value[x].folded) continue;
@@ -686,7 +689,10 @@ static bool pl_name_cells(kx_plan *p) {
         bool   over = false;
         for (uint32_t j = i + 1; j < last[x] && !over; j++)
             over = kg_op(g, p->list[j]) == KN_OP_STORE && kx_root_of(g, kg_at(g, p->list[j], 0)) == cell;
-        if (!over) p->value[x].same = cell, last[cell] = KN_MAX(last[cell], last[x]);
+        if (over) continue;
+        p->value[x].same = cell;
+        last[cell]       = KN_MAX(last[cell], last[x]);
+        named[count++]   = x;
     }
     for (uint32_t i = 0; i < p->n; i++) { /* stores */
         kn_ref x = p->list[i];
@@ -707,14 +713,14 @@ static bool pl_name_cells(kx_plan *p) {
             if (kg_op(g, y) == KN_OP_STORE) read |= kx_root_of(g, kg_at(g, y, 0)) == cell;
         }
         /* a load that was named before it and is read behind its making */
-        for (uint32_t j = 0; j + 1 < at && !read; j++) {
-            kn_ref y = p->list[j];
-            read     = kg_op(g, y) == KN_OP_LOAD && p->value[y].same == cell && last[y] >= at && last[y] != i;
-        }
+        for (uint32_t j = 0; j < count && p->value[named[j]].at < at && !read; j++)
+            read = p->value[named[j]].same == cell && last[named[j]] >= at && last[named[j]] != i;
         if (!read) p->value[v].same = cell;
     }
+done:
     kn_free(kg_alloc(g), last, p->size * sizeof *last);
-    return true;
+    kn_free(kg_alloc(g), named, (p->n + 1) * sizeof *named);
+    return ok;
 }
 
 /* ---- intervals ------------------------------------------------------------------------------------------------- */
