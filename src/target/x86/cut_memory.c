@@ -205,9 +205,9 @@ static bool cm_loads_apart(int dt, int w, int64_t step) {
     return cm_moves_apart(dt, kn_dsize(dt) == 4 && w == 2 ? 4 : w, step);
 }
 
-/* Under a gate of each lane, as one from places would be. */
+/* Under a gate of each lane, as one from places would be; step 0: one element for all that their gates let. */
 static bool cm_gathers_apart(const kx_cut *c, int dt, int w, int64_t step) {
-    return step && c->lanes > 1 && kn_dsize(dt) >= 4 && cm_moves_apart(dt, w, step);
+    return c->lanes > 1 && kn_dsize(dt) >= 4 && cm_moves_apart(dt, w, step);
 }
 
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) {

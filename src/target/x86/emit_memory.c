@@ -286,6 +286,13 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
     kx_put(e, i);
 }
 
+/* One element for all lanes whose gate is open; the others stay. */
+static void el_repeat_masked(kx_writer *e, int d, int w, int size, kn_ref gate, const kx_ins *m) {
+    int k = kx_mask(e, gate, KX_K1);
+    kx_ins i = kx_i2(size == 8 ? KX_VPBROADCASTQ : KX_VPBROADCASTD, w * size, d, KX_IN_MEM);
+    kx_put(e, kx_masked(el_like(i, m), k, false));
+}
+
 static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
     if (e->avx512) {
         kx_load_bits(e, e->v0, w, *m);
@@ -357,13 +364,13 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     }
 }
 
-/* Rows that were turned, which lie apart and do not all begin with a register's alignment: those that two lines share
- * are slow to store (measured on Intel, docs/decisions.md), and of sixteen bytes each few are. */
+/* Rows of a kernel that turns blocks, which lie apart and do not all begin with a register's alignment: those that two
+ * lines share are slow to store (measured on Intel, docs/decisions.md), and of sixteen bytes each few are. */
 static bool el_stores_blocks(const kx_writer *e, kn_ref x, const kx_spot *at, int bytes) {
     const kn_graph *g     = e->g;
     int64_t         apart = at->disp; /* its lowest bit: what divides all of the index */
     kn_ref          n     = at->off;
-    if (kg_op(g, x) != KN_OP_LOAD || !e->p->value[x].other || bytes < 32) return false;
+    if (!e->p->turns || bytes < 32) return false;
     for (; n && kg_op(g, n) == KN_OP_INS && kx_op(g, n) == KN_OP_MULACC; n = kg_at(g, n, 2)) {
         kn_ref by = kg_at(g, n, 1);
         apart |= kg_op(g, by) == KN_OP_CONST ? kg_const_int(g, by) : 1;
@@ -616,7 +623,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate) && far) {
             kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
-            el_gather(e, n, d, spot.places, spot.step, gate, &m);
+            if (spot.step == 0 && e->avx512)
+                el_repeat_masked(e, d, w, kn_dsize(dt), gate, &m);
+            else
+                el_gather(e, n, d, spot.places, spot.step, gate, &m);
             kx_done(e, n, d);
             return;
         }

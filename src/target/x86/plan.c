@@ -366,6 +366,7 @@ static void pl_find_parts(kx_plan *p) {
         if (!b || p->value[b].uses >= KX_NO_PARTS) continue;
         p->value[x].part  = pl_store_of(p, b, x, at, step, &other);
         p->value[x].other = other;
+        p->turns |= other != 0;
     }
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_STORE ? pl_local(p, x, &at, &step) : 0;
@@ -494,9 +495,10 @@ static void pl_fold_loads(kx_plan *p) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || p->value[x].low || kg_op(g, x) != KN_OP_INS) continue;
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
-            kn_ref s = kg_at(g, x, k), l = s;
+            kn_ref   s = kg_at(g, x, k), l = s;
+            uint32_t uses = p->value[s].uses;
             if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at || p->value[s].low) continue;
-            if (p->value[s].uses != 1 && (p->value[s].uses > WIDTHS || p->value[s].spread != p->value[s].uses)) continue;
+            if (uses != 1 && (uses > WIDTHS || p->value[s].spread != uses)) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
                            p->value[kg_at(g, s, 0)].folded;
             if (repeats && (!p->avx512 || kx_op(g, x) == KN_OP_CAST)) continue; /* conversions take whole registers */
