@@ -448,7 +448,7 @@ static bool pl_repeats(const kx_plan *p, kn_ref n) { /* a scalar, over lanes of 
 }
 
 enum {
-    SPARE  = 2, /* vector registers, for what a loop has beside sums and repetitions */
+    BESIDE = 2, /* vector registers, for what a loop has beside sums and repetitions */
     WIDTHS = 4  /* loads of a scalar for as many numbers of lanes cost less than shuffles */
 };
 
@@ -474,7 +474,7 @@ static bool pl_share_lanes(kx_plan *p) {
                 wide[s] = x;
             else if (count)
                 held[l] += !shared[s], shared[s] = true;
-            else if (held[l] + SPARE <= kx_vectors(p, p->tight))
+            else if (held[l] + BESIDE <= kx_vectors(p, p->tight))
                 p->value[x].same = y, p->value[x].low = true, p->value[y].uses++, p->value[s].uses--;
         }
     kn_free(kg_alloc(g), wide, p->size * sizeof *wide);
