@@ -393,7 +393,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
             issue += n * issue_cycles(&h, s, m) * cycle;
             continue;
         }
-        /* Units that take a whole vector each cycle take two of the pieces that a ragged one comes in. */
+        /* Units that take a whole vector each cycle take two of half of one, and of less. */
         double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
         if (each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
         double t = n * s->ops * cycle / rate;

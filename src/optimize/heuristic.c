@@ -34,6 +34,7 @@ typedef struct ko_view {
     int        nlimit;
     const kn_machine *machine;
     int        narrow; /* ko_choose's */
+    bool       turned, apart; /* the list has a block that is turned; it is to have none */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
     int        ops;     /* that compute values, not indices */
@@ -482,8 +483,9 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     int64_t        rows = 0;
     if (row < 0 && scan_block(v, lane, opts, n, cap)) return;
-    int            end = -1, at = position(nest, lane, -1), beside = row < 0 ? turned_row(v, lane) : -1;
+    int            end = -1, at = position(nest, lane, -1), beside = row < 0 && !v->apart ? turned_row(v, lane) : -1;
     if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
+    v->turned    = beside >= 0;
     int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
     if (beside >= 0 && rows == BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
         /* blocks side by side, to the end of the line; not bytes, which no register turns */
@@ -731,6 +733,15 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
     w.refused    = refused;
     int n        = lane == -2 ? 0 : list_for(&w, lane, opts, cap);
     ko_predict(model, &nest, v->machine, c);
+    double turned = c->ps;
+    bool   much   = w.turned && c->arithmetic > c->memory; /* computed: whole registers do it in half the time */
+    for (int pass = 0; pass < 2 && much; pass++) {
+        if (pass && c->ps < turned) break;
+        w.apart = !pass;
+        nest    = *v->nest;
+        n       = list_for(&w, lane, opts, cap);
+        ko_predict(model, &nest, v->machine, c);
+    }
     if ((w.streams = streams(v, lane, c))) {
         nest = *v->nest;
         n    = list_for(&w, lane, opts, cap);
