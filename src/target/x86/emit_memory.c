@@ -288,7 +288,7 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
 
 /* One element for all lanes whose gate is open; the others stay. */
 static void el_repeat_masked(kx_writer *e, int d, int w, int size, kn_ref gate, const kx_ins *m) {
-    int k = kx_mask(e, gate, KX_K1);
+    int    k = kx_mask(e, gate, KX_K1);
     kx_ins i = kx_i2(size == 8 ? KX_VPBROADCASTQ : KX_VPBROADCASTD, w * size, d, KX_IN_MEM);
     kx_put(e, kx_masked(el_like(i, m), k, false));
 }
