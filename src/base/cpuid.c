@@ -44,9 +44,23 @@ static bool listed_caches(kn_machine *m, uint32_t last, uint32_t leaf, bool gues
     return any;
 }
 
+/* Whether the second unit of FMAs takes 64 bytes too, which no bit says: Intel's servers have it, its clients with
+ * AVX-512 have not (Intel's optimization manual, the chapters of Skylake Server and Ice Lake Client); a Zen 4 works in
+ * halves. */
+static bool two_wide_fma(uint32_t last) {
+    static const uint8_t clients[] = {0x66, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7}; /* Cannon, Ice, Tiger, Rocket Lake */
+    uint32_t             maker[4] = {0}, is[4] = {0};
+    if (!cpuid(last, 0, 0, maker) || !cpuid(last, 1, 0, is) || maker[1] != 0x756e6547 /* "Genu" */) return false;
+    uint32_t family = is[0] >> 8 & 15, model = (is[0] >> 4 & 15) | (is[0] >> 12 & 0xf0);
+    for (int i = 0; i < KN_COUNT(clients); i++)
+        if (clients[i] == model) return false;
+    return family == 6;
+}
+
 void kn_cpuid_fill(kn_machine *m) {
     uint32_t r[4], last = __get_cpuid_max(0, NULL), far = __get_cpuid_max(0x80000000, NULL);
     bool     guest = cpuid(last, 1, 0, r) && r[2] >> 31;
+    if (m->vector_bytes == 64 && two_wide_fma(last)) m->fma_per_cycle = 2;
     bool     amd   = cpuid(far, 0x80000001, 0, r) && r[2] >> 22 & 1; /* topology extensions: 8000_001Dh is there */
     if (!(amd && listed_caches(m, far, 0x8000001d, guest)) && !listed_caches(m, last, 4, guest)) {
         if (cpuid(far, 0x80000005, 0, r) && r[2] >> 24) m->cache[KN_L1] = (int64_t)(r[2] >> 24) << 10;
