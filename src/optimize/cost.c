@@ -250,6 +250,13 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     return 0;
 }
 
+/* Registers for so many lanes: whole ones, and the rest in halves, quarters and so on. */
+static int64_t vectors_for(int64_t lanes, int64_t each) {
+    int64_t n = lanes / each;
+    for (int64_t rest = lanes % each; rest; rest &= rest - 1) n++;
+    return n;
+}
+
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
  * the lanes. */
 static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
@@ -260,11 +267,26 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
         if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
     if (lane < 0 || !(s->on & h->origin[lane])) return 1;
     if (jumps(h, s, lane) && !in_turns(h, s, m, lane)) return h->extent[lane];
-    /* Whole vectors, and the rest in halves, quarters and so on. */
-    int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1), n = lanes / each;
-    for (int64_t rest = lanes % each; rest; rest &= rest - 1) n++;
+    int64_t lanes = h->nest->loop[lane].extent, n = vectors_for(lanes, KN_MAX(m->vector_bytes / s->size, 1));
     *bytes = (double)(lanes * s->size) / (double)n;
     return (double)n;
+}
+
+/* Times that what the pieces of main parts do is done, with what factors left over. */
+static double with_tails(const ko_shape *h, const ko_site *s, const kn_machine *m) {
+    int    lane  = lane_of(h, s);
+    double times = 1;
+    bool   apart = lane < 0 || (jumps(h, s, lane) && !in_turns(h, s, m, lane));
+    for (int l = 0; l < h->nest->nloop; l++) {
+        const kn_loop   *at = &h->nest->loop[l];
+        const kn_origin *o  = &h->nest->origin[at->origin];
+        int64_t          w = at->extent, each = KN_MAX(m->vector_bytes / s->size, 1);
+        int64_t          left = o->split && o->tail_kind == KN_TAIL_PEEL ? o->tail : 0, full = o->extent - left;
+        if (at->stride != 1 || !(s->around >> l & 1) || !left || full <= 0 || o->moving) continue;
+        if (l == lane && !apart) left = vectors_for(left, each), full = full / w * vectors_for(w, each);
+        times *= 1 + (double)left / (double)full;
+    }
+    return times;
 }
 
 /* Terms that an accumulator takes one after the other; of a prefix all of its loop. */
@@ -387,7 +409,8 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     double cycle = (double)m->cycle_ps;
     for (int i = 0; i < k->nsite; i++) {
         const ko_site *s = &k->site[i];
-        double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each), n = trips * rows * v;
+        double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each);
+        double n = trips * rows * v * with_tails(&h, s, m);
         if (s->base >= 0) {
             (s->store ? written : read)[KN_L1] += n * each;
             issue += n * issue_cycles(&h, s, m) * cycle;

@@ -109,6 +109,25 @@ static void test_traffic(void) {
     subject_close(&s);
 }
 
+/* What factors leave over counts: a row less than a tile's costs that much less, and lanes that fill no register a
+ * register for each power of two in them. */
+static void test_tails(void) {
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    const char       *tile = "SPLIT:0:8:UPCAST SPLIT:2:32:UPCAST";
+    ko_cost           full = {0}, rows = {0}, lanes = {0};
+    bool              ok = subject_open(&s, PRODUCT(64, 256, 64));
+    if (ok) full = cost_under(&s, tile, m);
+    subject_close(&s);
+    if (ok && subject_open(&s, PRODUCT(63, 256, 64))) rows = cost_under(&s, tile, m);
+    subject_close(&s);
+    if (ok && subject_open(&s, PRODUCT(64, 256, 63))) lanes = cost_under(&s, tile, m);
+    subject_close(&s);
+    if (!CHECK(ok)) return;
+    CHECK_NEAR(rows.arithmetic / full.arithmetic, 63.0 / 64, 1e-9);
+    CHECK_NEAR(lanes.arithmetic / full.arithmetic, (2 + 1 + 4) / 4.0, 1e-9); /* 32; 16, and 8, 4, 2 and 1 */
+}
+
 /* An accumulator waits for itself; more of them, or lanes, hide it. The lanes of a sum are folded, by halves. */
 static void test_chains(void) {
     const kn_machine *m = kn_machine_default();
@@ -173,6 +192,7 @@ static void test_quick(void) {
 
 int main(void) {
     RUN(test_product);
+    RUN(test_tails);
     RUN(test_traffic);
     RUN(test_chains);
     RUN(test_folds);
