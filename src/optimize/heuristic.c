@@ -268,11 +268,13 @@ static void side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap)
     split(v, position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
 }
 
-/* A sum that walks whole rows: many lanes make each row it touches worth its page. */
+/* A sum or a scan that walks whole rows: many lanes make each row it touches worth its page. */
 static bool wide_sums(const ko_view *v, int lane) {
-    bool sums = false;
+    bool sums = false, scan = false;
     if (v->nest->origin[lane].extent < 4 * v->lanes) return false;
-    for (int i = 0; i < v->naccess; i++) sums |= v->access[i].reduce && stride_in(v, &v->access[i], lane) == 1;
+    for (int o = 0; o < v->outputs; o++) scan |= o != lane && v->nest->origin[o].scanned;
+    for (int i = 0; i < v->naccess; i++)
+        sums |= (v->access[i].reduce || scan) && stride_in(v, &v->access[i], lane) == 1;
     return sums;
 }
 
