@@ -529,7 +529,7 @@ static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
 }
 
 /* A loop around the lanes whose iterations gates tell from one another, as those of parts that are joined, falls into
- * pieces which know on which side they are. Not the outermost one, which threads share. */
+ * pieces which know on which side they are. */
 static void pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     if (v->outputs < v->nest->norigin || v->ops > PIECE_OPS) return;
     for (int o = v->outputs; o-- > 0;) {
@@ -538,7 +538,7 @@ static void pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap)
             int64_t at = turning_point(v, v->limit[k], o);
             if (at) first = KN_MIN(first, at), last = KN_MAX(last, at);
         }
-        if (!last || position(v->nest, o, -1) == 0) continue;
+        if (!last) continue;
         kn_opt peel = {.op = KN_OPT_PEEL, .axis = position(v->nest, o, -1), .arg = first,
                        .more = last > first ? e - last : 0};
         if (push(v, peel, opts, n, cap)) return;

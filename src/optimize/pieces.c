@@ -165,6 +165,8 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
         } else {
             int64_t size = piece[k] == KO_TAIL ? o->tail : piece[k] == KO_FRONT ? o->front : o->back;
             int     type = piece[k] == KO_TAIL ? o->tail_type : o->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
+            /* what was peeled off what threads share, they share too */
+            if (piece[k] != KO_TAIL && s->nest->loop[place].type == KN_AXIS_THREAD) type = KN_AXIS_THREAD;
             base = kg_idx(g, piece[k] == KO_TAIL   ? o->extent - o->back - o->tail
                              : piece[k] == KO_BACK ? o->extent - o->back
                                                    : 0);

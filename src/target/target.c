@@ -30,6 +30,11 @@ bool kt_find(const char *name, kt_choice *out, kn_fault *f) {
 #endif
 }
 
+bool kt_is_shared(const kn_graph *g, kn_ref range, kn_ref last) {
+    if (kg_field(g, range, KN_F_RANGE_type) != KN_AXIS_THREAD) return false;
+    return !last || (kg_op(g, kg_at(g, last, 0)) == KN_OP_CONST && kg_op(g, kg_at(g, range, 0)) == KN_OP_CONST);
+}
+
 bool kt_is_written(const kn_graph *g, const kn_ref *list, uint32_t n, kn_ref place) {
     kn_ref storage = kg_storage(g, place);
     for (uint32_t i = 0; i < n; i++)

@@ -1,8 +1,9 @@
 /* target.h - what a target adds to the pipeline: its select rules, how tiles become what it holds, and how a LINEAR
  * turns into code. A kernel is a function void SYMBOL(void *const *bufs, const int64_t *vars, int64_t lo, int64_t hi):
- * it runs iterations lo..hi of its THREAD loop, *chunks of them in all (1 if it has none); where that loop's bound is
- * symbolic *chunks is the most, and iterations that are not there do nothing. What is not inside that loop and writes
- * runs where lo is 0. bufs[k] is what stands behind PARAM k; where that is a variable, vars[k] is its value. */
+ * it runs iterations lo..hi of its THREAD loops, which count on from one to the next, *chunks of them in all (1 if it
+ * has none); where the bound is symbolic there is one such loop, *chunks is the most, and iterations that are not there
+ * do nothing. What is not inside those loops and writes runs where lo is 0. bufs[k] is what stands behind PARAM k;
+ * where that is a variable, vars[k] is its value. */
 #ifndef KN_TARGET_H
 #define KN_TARGET_H
 
@@ -66,6 +67,9 @@ const kt_target *kt_of(const kt_choice *c);
 bool kt_runs(const kt_choice *c, kn_fault *f);
 
 /* What is announced at that INDEX is written: a STORE of the list goes to the same storage. */
+/* Whether that loop, at the top of a kernel, is one whose iterations are shared out; `last`: the one before it that is,
+ * 0 none. */
+bool kt_is_shared(const kn_graph *g, kn_ref range, kn_ref last);
 bool kt_is_written(const kn_graph *g, const kn_ref *list, uint32_t n, kn_ref place);
 
 /* Rows of a tile are all its axes but the last, row-major. The row of s that broadcasts to a row of d. */

@@ -803,13 +803,24 @@ static int most_lanes(const kn_graph *g, const kn_ref *list, uint32_t n) {
     return LANE_MAX;
 }
 
+/* Whether a THREAD loop comes behind that place of the list. */
+static bool shared_after(const kn_graph *g, const kn_ref *list, uint32_t n, uint32_t at) {
+    int depth = 0;
+    for (uint32_t i = at; i < n; i++) {
+        bool loop = kg_op(g, list[i]) == KN_OP_RANGE && kg_field(g, list[i], KN_F_RANGE_rank) == 0;
+        if (loop && depth == 0 && i > at && kt_is_shared(g, list[i], list[at])) return true;
+        depth += loop ? 1 : kg_op(g, list[i]) == KN_OP_END ? -1 : 0;
+    }
+    return false;
+}
+
 static bool render_text(const kn_graph *g, kn_ref linear, const char *symbol, int64_t *chunks, kn_str *out,
                         kn_fault *f) {
     uint32_t      n     = kg_nsrc(g, linear);
     const kn_ref *list  = kg_src(g, linear);
     kc_out        c     = {g, out, f, list, n, .indent = 1, .most = most_lanes(g, list, n)};
     size_t        size  = kg_count(g);
-    bool          shared = false;
+    kn_ref        shared = 0;
     int           depth = 0;
     uint32_t      said = 0;
     *chunks             = 1;
@@ -825,11 +836,17 @@ static bool render_text(const kn_graph *g, kn_ref linear, const char *symbol, in
         if (kg_op(g, x) == KN_OP_RANGE && kg_field(g, x, KN_F_RANGE_rank) == 0) {
             kc_text b = name_of(&c, kg_at(g, x, 0), 0, 1);
             pad(&c);
-            if (depth == 0 && kg_field(g, x, KN_F_RANGE_type) == KN_AXIS_THREAD && !shared) {
-                shared  = true;
-                *chunks = kg_max(g, kg_at(g, x, 0));
-                kn_str_putf(out, "for (i64 n%u = lo; n%u < hi", x, x);
-                if (kg_op(g, kg_at(g, x, 0)) != KN_OP_CONST) kn_str_putf(out, " && n%u < %s", x, b.s);
+            if (depth == 0 && kt_is_shared(g, x, shared)) {
+                bool    ends = kg_op(g, kg_at(g, x, 0)) == KN_OP_CONST && !shared_after(g, list, n, i);
+                int64_t before = shared ? *chunks : 0;
+                shared         = x;
+                *chunks        = before + kg_max(g, kg_at(g, x, 0));
+                kn_str_putf(out, "for (i64 n%u = ", x);
+                if (before) kn_str_putf(out, "lo > %lld ? lo - %lld : 0", (long long)before, (long long)before);
+                else kn_str_puts(out, "lo");
+                kn_str_putf(out, "; n%u < hi", x);
+                if (before) kn_str_putf(out, " - %lld", (long long)before);
+                if (!ends) kn_str_putf(out, " && n%u < %s", x, b.s);
                 kn_str_putf(out, "; n%u++) {\n", x);
             } else {
                 if (depth == 0 && writes_inside(g, list, n, i)) kn_str_puts(out, "if (lo == 0) ");

@@ -355,7 +355,7 @@ static void em_compare_bound(kx_writer *e, const kx_loop *l) {
     kn_ref          b = kg_at(e->g, l->range, 0);
     if (l->shared) {
         int r = kx_gp(e, l->range, KX_A);
-        kx_put(e, em_in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->high));
+        kx_put(e, em_in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->last));
     } else if (em_is_const(e, b) && kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b)) {
         kx_ins i = v->reg >= 0 ? kx_i2(KX_CMPI, 8, v->reg, 0) : em_in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), v->slot);
         kx_put(e, kx_imm(i, kg_const_int(e->g, b)));
@@ -542,6 +542,26 @@ static void em_make_moves(kx_writer *e, uint32_t at) {
     }
 }
 
+/* Its part of the iterations that are asked for, where there are several THREAD loops. */
+static void em_find_part(kx_writer *e, const kx_loop *l) {
+    int64_t extent = kg_const_int(e->g, kg_at(e->g, l->range, 0));
+    int32_t begins = kx_label(&e->code), ends = kx_label(&e->code);
+    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_A, KX_IN_MEM), e->low));
+    kx_put(e, kx_mov_const(KX_D, l->before));
+    kx_put(e, kx_i2(KX_SUB, 8, KX_A, KX_D));
+    kx_jcc(e, KXCC_GE, begins);
+    kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
+    kx_here(e, begins);
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_A), e->first));
+    kx_put(e, kx_mov_const(KX_A, l->before + extent));
+    kx_put(e, em_in_frame(kx_i2(KX_CMP, 8, KX_A, KX_IN_MEM), e->high));
+    kx_jcc(e, KXCC_L, ends);
+    kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, KX_A, KX_IN_MEM), e->high));
+    kx_here(e, ends);
+    kx_put(e, kx_i2(KX_SUB, 8, KX_A, KX_D));
+    kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, KX_A), e->last));
+}
+
 static void em_open_loop(kx_writer *e, int number) {
     kx_plan *p     = e->p;
     kx_loop *l     = &p->loop[number];
@@ -551,9 +571,10 @@ static void em_open_loop(kx_writer *e, int number) {
     em_put_away(e, number, false);
     em_make_moves(e, l->open);
     if (l->depth == 0 && l->writes && !l->shared) em_skip_unless_first(e, e->out[number]);
+    if (l->shared && p->nshared > 1) em_find_part(e, l);
     int r = kx_dst(e, l->range);
     if (l->shared)
-        kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->low));
+        kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->first));
     else
         kx_put(e, kx_i2(KX_XOR, 4, r, r));
     kx_done(e, l->range, r);
@@ -584,10 +605,10 @@ static void em_open_loop(kx_writer *e, int number) {
             }
         } else {
             if (c == (int32_t)c)
-                kx_put(e, kx_imm(em_in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->low), c));
+                kx_put(e, kx_imm(em_in_frame(kx_i3(KX_IMULI, 8, KX_A, KX_IN_MEM, 0), e->first), c));
             else {
                 kx_put(e, kx_mov_const(KX_A, c));
-                kx_put(e, em_in_frame(kx_i2(KX_IMUL, 8, KX_A, KX_IN_MEM), e->low));
+                kx_put(e, em_in_frame(kx_i2(KX_IMUL, 8, KX_A, KX_IN_MEM), e->first));
             }
             if (!em_is_const(e, prev) || kg_const_int(e->g, prev)) {
                 kx_rm rm = kx_gp_rm(e, prev, KX_D);
@@ -672,7 +693,9 @@ static bool em_lay_frame(kx_writer *e) {
     e->args  = (int32_t)at;
     e->low   = (int32_t)at + 32;
     e->high  = (int32_t)at + 40;
-    e->save  = (int32_t)em_before_line(at + 64, 8 * 8 + 7 * 8); /* +48: the stack pointer of before */
+    e->first = p->nshared > 1 ? (int32_t)at + 56 : e->low;
+    e->last  = p->nshared > 1 ? (int32_t)at + 64 : e->high;
+    e->save  = (int32_t)em_before_line(at + 80, 8 * 8 + 7 * 8); /* +48: the stack pointer of before */
     p->frame = e->save + (e->calls ? 8 * 8 + 7 * 8 + (e->avx512 ? 32 * 64 : 16 * 32) : 0);
     p->frame = (p->frame + 63) / 64 * 64;
     return true;
@@ -776,8 +799,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         em_emit_thunks(&e);
         ok = !f->code && kx_code_end(&e.code);
     }
-    for (int l = 0; ok && l < p.nloop; l++)
-        if (p.loop[l].shared) out->chunks = kg_max(g, kg_at(g, p.loop[l].range, 0));
+    if (ok && p.chunks) out->chunks = p.chunks;
     if (ok && !(out->text = kn_zalloc(kg_alloc(g), e.code.len + 1))) ok = kn_oom(f);
     if (ok) {
         memcpy(out->text, e.code.bytes, e.code.len);

@@ -29,6 +29,7 @@ typedef struct kx_writer {
     bool            streams;               /* stores went past the caches: they are seen before the kernel ends */
     int32_t         pushed;                /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
+    int32_t         first, last;           /* of lo..hi, what the THREAD loop in hand runs */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     uint32_t        at;                    /* the place in the list: of the item, or what is made before it */

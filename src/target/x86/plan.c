@@ -206,11 +206,14 @@ static bool pl_find_loops(kx_plan *p) {
                 for (int l = top; l >= 0; l = p->loop[l].parent) p->loop[l].writes = true;
         }
     }
-    bool shared = false;
+    kn_ref last = 0;
     for (int l = 0; l < p->nloop; l++) {
-        if (p->loop[l].parent >= 0 || shared || kg_field(g, p->loop[l].range, KN_F_RANGE_type) != KN_AXIS_THREAD)
-            continue;
-        p->loop[l].shared = shared = true;
+        if (p->loop[l].parent >= 0 || !kt_is_shared(g, p->loop[l].range, last)) continue;
+        last              = p->loop[l].range;
+        p->loop[l].shared = true;
+        p->loop[l].before = p->chunks;
+        p->chunks += kg_max(g, kg_at(g, last, 0));
+        p->nshared++;
     }
     return true;
 }

@@ -46,7 +46,8 @@ typedef struct kx_loop {
     kn_ref   range;
     uint32_t open, close; /* places in the list */
     int      parent, depth;
-    bool     writes, shared;   /* stores to GLOBAL memory; is the THREAD loop */
+    bool     writes, shared;   /* stores to GLOBAL memory; is a THREAD loop, */
+    int64_t  before;           /* with so many iterations of others before it */
     bool     inner;            /* holds no loop */
     bool     roomy;            /* and no vector that it reads or makes lies in the frame */
     bool     shares[KX_BANKS]; /* moves say where its values are */
@@ -87,7 +88,8 @@ typedef struct kx_plan {
     size_t          size;
     int            *loop_of; /* per place: the loop it stands in, -1 none */
     kx_loop         loop[KX_MAX_LOOPS];
-    int             nloop;
+    int             nloop, nshared;
+    int64_t         chunks; /* iterations of those that are shared */
     kx_split       *split;
     size_t          nsplit, split_cap;
     kx_move        *move; /* by place */
