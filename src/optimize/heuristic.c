@@ -695,13 +695,13 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
 }
 
 /* Bytes from one iteration to the next of the innermost loop that the access moves with; 0: there is none, or no such
- * number, or something else walks further there, and sets the pace itself. */
-static int64_t bytes_a_round(const ko_view *v, const ko_access *a) {
+ * number, or, where asked for, something else walks further there, and sets the pace itself. */
+static int64_t bytes_a_round(const ko_view *v, const ko_access *a, bool sets_pace) {
     for (int l = v->nest->nloop; l-- > 0;) {
         const kn_loop *at = &v->nest->loop[l];
         int64_t        s  = stride_in(v, a, at->origin);
         if (ko_is_lane(at->type) || s == 0 || at->extent < 2) continue;
-        for (int i = 0; i < v->naccess; i++) {
+        for (int i = 0; i < v->naccess && sets_pace; i++) {
             int64_t far = stride_in(v, &v->access[i], at->origin);
             if (far > s && far != INT64_MAX) return 0;
         }
@@ -710,18 +710,19 @@ static int64_t bytes_a_round(const ko_view *v, const ko_access *a) {
     return 0;
 }
 
-/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced. */
+/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; of a
+ * block that is turned each row's next line. */
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
     const double *to = c->stored;
     if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
-    if (to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) return;
+    if (!v->turned && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) return;
     for (int i = 0; i < v->naccess; i++) {
         kn_ref  p     = kg_at(v->g, v->access[i].node, 0);
-        int64_t bytes = bytes_a_round(v, &v->access[i]);
+        int64_t bytes = bytes_a_round(v, &v->access[i], !v->turned);
         if (!v->access[i].stored || kg_op(v->g, p) != KN_OP_PARAM || stride_in(v, &v->access[i], lane) != 1) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        if (bytes < v->machine->line || bytes > STORE_AHEAD) continue;
-        ahead.more = STORE_AHEAD / bytes;
+        if (bytes < (v->turned ? 1 : v->machine->line) || bytes > STORE_AHEAD) continue;
+        ahead.more = v->turned ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
         push(v, ahead, opts, n, cap);
     }
 }

@@ -364,31 +364,6 @@ static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     }
 }
 
-/* Rows of a kernel that turns blocks, which lie apart and do not all begin with a register's alignment: those that two
- * lines share are slow to store (measured on Intel, docs/decisions.md), and of sixteen bytes each few are. */
-static bool el_stores_blocks(const kx_writer *e, kn_ref x, const kx_spot *at, int bytes) {
-    const kn_graph *g     = e->g;
-    int64_t         apart = at->disp; /* its lowest bit: what divides all of the index */
-    kn_ref          n     = at->off;
-    if (!e->p->turns || bytes < 32) return false;
-    for (; n && kg_op(g, n) == KN_OP_INS && kx_op(g, n) == KN_OP_MULACC; n = kg_at(g, n, 2)) {
-        kn_ref by = kg_at(g, n, 1);
-        apart |= kg_op(g, by) == KN_OP_CONST ? kg_const_int(g, by) : 1;
-    }
-    if (n) apart |= kg_op(g, n) == KN_OP_CONST ? kg_const_int(g, n) : 1;
-    return apart * kn_dsize(kg_dtype(g, x)) & (bytes - 1);
-}
-
-static void el_store_blocks(kx_writer *e, int v, int bytes, const kx_ins *m) {
-    for (int at = 0; at < bytes; at += 16) {
-        kx_ins part = el_further(m, at);
-        kx_put(e, el_like(!at         ? kx_i2(KX_VMOVUPS_ST, 16, KX_IN_MEM, v)
-                          : e->avx512 ? kx_imm(kx_i3(KX_VEXTRACTI32X4, bytes, KX_IN_MEM, v, 0), at / 16)
-                                      : kx_imm(kx_i3(KX_VEXTRACTI128, 0, KX_IN_MEM, v, 0), 1),
-                          &part));
-    }
-}
-
 /* A whole register past the caches, where its place is aligned: only that can go so. */
 static void el_stream(kx_writer *e, int v, int bytes, const kx_ins *m) {
     int32_t plain = kx_label(&e->code), past = kx_label(&e->code);
@@ -705,8 +680,6 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         kx_store_narrow(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
     else if (lanes && spot.step != 1)
         el_store_lanes(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
-    else if (lanes && kx_held_size(e->p, dt) == kn_dsize(dt) && el_stores_blocks(e, x, &spot, w * kn_dsize(dt)))
-        el_store_blocks(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), w * kn_dsize(dt), &m);
     else if (lanes && kg_node(g, n)->arg && kx_held_size(e->p, dt) == kn_dsize(dt) && w * kn_dsize(dt) >= 16)
         el_stream(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), w * kn_dsize(dt), &m);
     else if (lanes)

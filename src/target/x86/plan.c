@@ -369,7 +369,6 @@ static void pl_find_parts(kx_plan *p) {
         if (!b || p->value[b].uses >= KX_NO_PARTS) continue;
         p->value[x].part  = pl_store_of(p, b, x, at, step, &other);
         p->value[x].other = other;
-        p->turns |= other != 0;
     }
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i], b = kg_op(g, x) == KN_OP_STORE ? pl_local(p, x, &at, &step) : 0;

@@ -82,7 +82,6 @@ typedef struct kx_plan {
     kn_fault       *f;
     bool            avx512;
     int             regs;  /* kt_choice's */
-    bool            turns; /* blocks: registers take every second lane of others */
     bool            tight; /* values lie in the frame: more registers are kept for their way */
     kx_value       *value; /* per node */
     size_t          size;
