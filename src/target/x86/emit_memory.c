@@ -101,6 +101,11 @@ static void el_load_f8(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     }
 }
 
+/* One element on all lanes of so many bytes. */
+static kx_ins el_repeat(int d, int bytes, int size, const kx_ins *m) {
+    return el_like(kx_i2(size == 8 ? KX_VPBROADCASTQ : KX_VPBROADCASTD, bytes, d, KX_IN_MEM), m);
+}
+
 /* A run of lanes; m NULL: d has their bytes already. */
 static void el_load_run(kx_writer *e, int d, int dt, int w, const kx_ins *m) {
     int  bytes = w * kn_dsize(dt), held = w * kx_held_size(e->p, dt) <= 16 ? 16 : w * kx_held_size(e->p, dt);
@@ -289,8 +294,8 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
 /* One element for all lanes whose gate is open; the others stay. */
 static void el_repeat_masked(kx_writer *e, int d, int w, int size, kn_ref gate, const kx_ins *m) {
     int    k = kx_mask(e, gate, KX_K1);
-    kx_ins i = kx_i2(size == 8 ? KX_VPBROADCASTQ : KX_VPBROADCASTD, w * size, d, KX_IN_MEM);
-    kx_put(e, kx_masked(el_like(i, m), k, false));
+    kx_ins i = el_repeat(d, w * size, size, m);
+    kx_put(e, kx_masked(i, k, false));
 }
 
 static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
@@ -631,6 +636,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes)
         el_load_run(e, d, dt, w, &m);
+    else if (e->p->value[n].repeated)
+        kx_put(e, el_repeat(d, e->p->value[n].repeated, kn_dsize(dt), &m));
     else if (kn_is_float(dt))
         el_load_real(e, d, dt, &m);
     else

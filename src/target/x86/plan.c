@@ -454,6 +454,26 @@ enum {
     WIDTHS = 4  /* loads of a scalar for as many numbers of lanes cost less than shuffles */
 };
 
+/* A scalar that innermost loops read, and both repeat over lanes and take as it is, is repeated as it is read: no
+ * shuffle is needed then, and no second register. */
+static void pl_repeat_loads(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], s = pl_repeats(p, x) ? kg_at(g, x, 0) : 0;
+        if (s && p->value[s].at && p->loop_of[p->value[s].at - 1] == p->loop_of[i]) p->value[s].spread++;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], s = pl_repeats(p, x) ? kg_at(g, x, 0) : 0;
+        int    l = p->loop_of[i];
+        if (!s || l < 0 || !p->loop[l].inner || !pl_plain_load(p, s) || !kn_is_float(kg_dtype(g, s))) continue;
+        if (p->value[s].spread >= p->value[s].uses || p->loop_of[p->value[s].at - 1] != l) continue;
+        p->value[s].repeated = (uint8_t)KN_MAX((int)p->value[s].repeated, kx_vec_bytes(p, x));
+        p->value[x].same     = s;
+        p->value[x].low      = true;
+    }
+    for (uint32_t i = 0; i < p->n; i++) p->value[p->list[i]].spread = 0;
+}
+
 /* A scalar that innermost loops repeat over lanes twice, over fewer the second time: those are the low ones of the
  * first register, and it is read once. As long as there are registers for what then lives until there. */
 static bool pl_share_lanes(kx_plan *p) {
@@ -468,7 +488,7 @@ static bool pl_share_lanes(kx_plan *p) {
             int    l = p->loop_of[i];
             if (l < 0 || !p->loop[l].inner) continue;
             if (count && kg_op(g, x) == KN_OP_STORE && kx_is_cell(g, kg_at(g, x, 0))) held[l]++;
-            if (!pl_repeats(p, x)) continue;
+            if (!pl_repeats(p, x) || p->value[x].low) continue;
             kn_ref   s = kg_at(g, x, 0), y = wide[s];
             uint32_t at  = y ? p->value[y].at : 0;
             bool     low = y && i >= at && p->loop_of[at - 1] == l && kg_numel(g, x) < kg_numel(g, y);
@@ -666,6 +686,40 @@ static void pl_name_bits(kx_plan *p) {
     }
 }
 
+enum { NEAR_CELL = 16 /* places: what is looked through between a value and its use */ };
+
+/* Whether v, whose one use is at place `user`, can be made in the cell's register; `last` and `named` as below. */
+static bool pl_fits_cell(const kx_plan *p, kn_ref v, uint32_t user, kn_ref cell, const uint32_t *last,
+                         const kn_ref *named, uint32_t count) {
+    const kn_graph *g = p->g;
+    kn_ref          o[KX_MAX_OPERANDS], y = p->list[user];
+    uint32_t        at = p->value[v].at;
+    int             op = v ? kg_op(g, v) : KN_OP_INVALID;
+    bool            chain = kg_op(g, y) != KN_OP_STORE, read = chain && kx_writes_early(p, y);
+    if ((op != KN_OP_INS && op != KN_OP_LOAD) || !at || user - at > NEAR_CELL) return false;
+    if (p->value[v].same || p->value[v].step || p->value[v].uses != 1) return false;
+    if (p->loop_of[at - 1] != p->loop_of[user]) return false;
+    if (chain && (p->value[v].folded || op != KN_OP_INS)) return false;
+    for (int m = kx_writes_early(p, v) ? kx_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
+    for (uint32_t j = at; j < user + chain && !read; j++) {
+        y = p->list[j];
+        if (!p->value[y].needed || p->value[y].folded) continue;
+        int m = kx_operands(p, y, o);
+        for (int k = 0; k < m; k++) read |= kx_name(p, o[k]) == cell;
+        if (kg_op(g, y) == KN_OP_STORE) read |= kx_root_of(g, kg_at(g, y, 0)) == cell;
+    }
+    /* a load that was named before it and is read behind its making */
+    for (uint32_t j = 0; j < count && p->value[named[j]].at < at && !read; j++)
+        read = p->value[named[j]].same == cell && last[named[j]] >= at && (chain || last[named[j]] != user);
+    return !read;
+}
+
+/* The sum that v goes on with; 0: v is none. */
+static kn_ref pl_continues(const kn_graph *g, kn_ref v) {
+    int op = kg_op(g, v) == KN_OP_INS ? kx_op(g, v) : KN_OP_INVALID;
+    return op == KN_OP_MULACC ? kg_at(g, v, 2) : op == KN_OP_ADD ? kg_at(g, v, 0) : 0;
+}
+
 /* Loads of a cell are its register, unless it is overwritten while they are still read; what is stored in a cell is
  * made in its register, if nothing reads the cell in between. */
 static bool pl_name_cells(kx_plan *p) {
@@ -698,28 +752,15 @@ static bool pl_name_cells(kx_plan *p) {
         last[cell]       = KN_MAX(last[cell], last[x]);
         named[count++]   = x;
     }
-    for (uint32_t i = 0; i < p->n; i++) { /* stores */
+    for (uint32_t i = 0; i < p->n; i++) { /* stores, and what a chain of sums makes on its way to one */
         kn_ref x = p->list[i];
         if (kg_op(g, x) != KN_OP_STORE || !kx_is_cell(g, kg_at(g, x, 0))) continue;
-        kn_ref   v = kg_at(g, x, 1), cell = kx_root_of(g, kg_at(g, x, 0));
-        uint32_t at = p->value[v].at;
-        int      op = kg_op(g, v);
-        if ((op != KN_OP_INS && op != KN_OP_LOAD) || p->value[v].same || p->value[v].step || p->value[v].uses != 1 ||
-            !at || i - at > 16 || p->loop_of[at - 1] != p->loop_of[i])
-            continue;
-        bool read = false;
-        for (int m = kx_writes_early(p, v) ? kx_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
-        for (uint32_t j = at; j < i && !read; j++) {
-            kn_ref y = p->list[j];
-            if (!p->value[y].needed || p->value[y].folded) continue;
-            int m = kx_operands(p, y, o);
-            for (int k = 0; k < m; k++) read |= kx_name(p, o[k]) == cell;
-            if (kg_op(g, y) == KN_OP_STORE) read |= kx_root_of(g, kg_at(g, y, 0)) == cell;
+        kn_ref   cell = kx_root_of(g, kg_at(g, x, 0));
+        uint32_t user = i;
+        for (kn_ref v = kg_at(g, x, 1); pl_fits_cell(p, v, user, cell, last, named, count); v = pl_continues(g, v)) {
+            p->value[v].same = cell;
+            user             = p->value[v].at - 1;
         }
-        /* a load that was named before it and is read behind its making */
-        for (uint32_t j = 0; j < count && p->value[named[j]].at < at && !read; j++)
-            read = p->value[named[j]].same == cell && last[named[j]] >= at && last[named[j]] != i;
-        if (!read) p->value[v].same = cell;
     }
 done:
     kn_free(kg_alloc(g), last, p->size * sizeof *last);
@@ -748,7 +789,7 @@ static void pl_define(kx_plan *p, kn_ref n, int32_t at, int place_loop) {
     kx_value *x = &p->value[v];
     if (x->bank == KX_BANK_NONE) {
         x->bank  = (uint8_t)pl_bank_of(p, v);
-        x->bytes = (uint8_t)kx_vec_bytes(p, v);
+        x->bytes = (uint8_t)KN_MAX(kx_vec_bytes(p, v), (int)x->repeated);
         x->start = at;
         x->end   = at;
     }
@@ -817,6 +858,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         pl_fold_masks(p);
         pl_fold_flags(p);
     }
+    if (ok) pl_repeat_loads(p);
     ok = ok && pl_share_lanes(p);
     if (ok) {
         pl_fold_loads(p);

@@ -25,11 +25,12 @@ typedef struct kx_value {
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     uint32_t spread;      /* LOAD of a scalar: uses that repeat it over lanes, in its loop */
+    uint8_t  repeated;    /* LOAD of a scalar: it is repeated over so many bytes as it is read, for others and itself */
     uint16_t moved;       /* 1 + the innermost loop where a move changes its register last */
     uint16_t wanted;      /* 1 + the innermost loop that could make values again if this one lived through it */
     int32_t  extended;    /* it does: its end before; else 0 */
     int8_t   home;        /* of what is moved: its register where the loop opens and behind it, or where it is made */
-    bool     low;         /* INS: fewer lanes of what another one repeats, in the register of that one */
+    bool     low;         /* INS: lanes of what another one, or a LOAD, repeats, in the register of that one */
     kn_ref   same;        /* another name of this value, 0 its own */
     kn_ref   pointer;     /* step: the PARAM that it is an address in, not a number of elements. 0: a number */
                           /* PARAM: the other one that its register has the distance from. 0: its address */
