@@ -12,7 +12,7 @@ enum {
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
     STORE_AHEAD = 1024, /* bytes */
-    FOLD_ROUNDS = 20, /* registers of a row */
+    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, /* registers of a row: of a fold, of sums of products */
     SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
 
@@ -538,8 +538,9 @@ static void pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap)
             int64_t at = turning_point(v, v->limit[k], o);
             if (at) first = KN_MIN(first, at), last = KN_MAX(last, at);
         }
-        if (!last) continue;
-        kn_opt peel = {.op = KN_OPT_PEEL, .axis = position(v->nest, o, -1), .arg = first,
+        int at = position(v->nest, o, -1);
+        if (!last || v->nest->loop[at].extent != e || v->nest->loop[at].type != KN_AXIS_LOOP) continue; /* lanes know */
+        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first,
                        .more = last > first ? e - last : 0};
         if (push(v, peel, opts, n, cap)) return;
     }
@@ -565,14 +566,11 @@ static int sum_around(const ko_view *v) {
     return out;
 }
 
-/* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
- * lies behind it in the row, half is known then. */
-static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
-    int64_t e = v->nest->origin[o].extent, l = v->lanes, w = e > 8 * l ? 4 * l : e > 4 * l ? 2 * l : l;
-    w = KN_MAX(w >> v->narrow, l);
-    if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l || e > FOLD_ROUNDS * l) return false;
-    if (e <= 2 * l && __builtin_popcountll((unsigned long long)(e % l)) < 2) return false;
-    bool   mask = e % w && v->machine->masks && v->machine->mask_registers;
+static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
+
+/* A reduction's loop in rounds of w lanes that follow one another, the last one under a mask where there are such. */
+static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int cap) {
+    bool   mask = v->nest->origin[o].extent % w && masks_rounds(v);
     int    at   = position(v->nest, o, KN_AXIS_REDUCE);
     kn_opt some = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_GROUP_REDUCE,
                    .tail = mask ? KN_TAIL_MASK : 0};
@@ -580,6 +578,16 @@ static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     at = position(v->nest, o, KN_AXIS_REDUCE);
     if (at >= 0 && v->nest->loop[at].extent > 1) split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
     return true;
+}
+
+/* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
+ * lies behind it in the row, half is known then. */
+static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[o].extent, l = v->lanes, w = e > 8 * l ? 4 * l : e > 4 * l ? 2 * l : l;
+    w = KN_MAX(w >> v->narrow, l);
+    if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l || e > FOLD_ROUNDS * l) return false;
+    if (e <= 2 * l && __builtin_popcountll((unsigned long long)(e % l)) < 2) return false;
+    return rounds_of(v, o, w, opts, n, cap);
 }
 
 /* Lanes of the reductions that the output's do not run through. */
@@ -600,10 +608,13 @@ static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
             inside = p != o && kg_depends(v->g, nest->origin[o].closer, nest->origin[p].range) &&
                      (lane >= 0 || reduce_lanes(v, nest->origin[p].closer, &lanes));
         if (inside) continue;
+        int64_t e    = nest->origin[o].extent;
+        bool    some = dots && masks_rounds(v) && lane_vectors(v, e % v->lanes) > 1 && e <= DOT_ROUNDS * v->lanes;
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
-        dots      = false;
+        dots = false;
+        /* sums of what is left over, in lanes of their own, would take their registers from the tile */
+        if (some && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
         if (kg_is_fold(v->g, nest->origin[o].closer) && short_fold(v, o, opts, n, cap)) continue;
-        int64_t e = nest->origin[o].extent;
         int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         if (kg_is_fold(v->g, nest->origin[o].closer) && v->narrow < 2 && e < 8 * v->lanes) /* its steps take long */
             w = e <= 4 * v->lanes ? e : 2 * v->lanes;

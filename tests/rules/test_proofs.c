@@ -576,6 +576,8 @@ static const char *const programs[] = {
     "%1 = PARAM {slot=0} [3, 4]\n%2 = BITCAST {u32} %1\n%3 = BITCAST {f32} %2\n",
     ("%1 = PARAM {slot=0} [9]\n%2 = RANGE {id=1} 9\n%3 = CMPLT %2 4\n%4 = LOAD (INDEX %1 %2) 0.0:f32 %3\n"
      "%5 = WHERE %3 %4 0.0:f32\n"),
+    ("%1 = PARAM {slot=0} [9]\n%2 = PARAM {slot=1} [9]\n%3 = RANGE {id=1} 9\n%4 = CMPLT %3 4\n"
+     "%5 = MUL (LOAD (INDEX %1 %3) 0.0:f32 %4) (LOAD (INDEX %2 %3) 0.0:f32 %4)\n%6 = WHERE %4 %5 0.0:f32\n"),
     "%1 = PARAM {slot=0} [9]\n%2 = LOAD (INDEX %1 3) 0.0:f32 true\n%3 = ADD %2 (LOAD (INDEX %1 4) 1.0:f32 false)\n",
     ("%1 = PARAM {slot=0, device=\"A,B\"} [4, 3]\n%2 = PERMUTE {axes=(1, 0)} %1\n"
      "%3 = ALLREDUCE {op=ADD, devices=\"A,B\"} %2\n"),
