@@ -57,6 +57,10 @@ int ko_op_weight(int op) {
     }
 }
 
+int64_t ko_vectors(int64_t lanes, int64_t each) {
+    return lanes / each + __builtin_popcountll((unsigned long long)(lanes % each));
+}
+
 /* ---- the model ----------------------------------------------------------------------------------------------- */
 
 static uint64_t model_origins(const kn_graph *g, kn_ref n, const kn_nest *nest) {
@@ -250,13 +254,6 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     return 0;
 }
 
-/* Registers for so many lanes: whole ones, and the rest in halves, quarters and so on. */
-static int64_t vectors_for(int64_t lanes, int64_t each) {
-    int64_t n = lanes / each;
-    for (int64_t rest = lanes % each; rest; rest &= rest - 1) n++;
-    return n;
-}
-
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
  * the lanes. */
 static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
@@ -267,7 +264,7 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
         if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
     if (lane < 0 || !(s->on & h->origin[lane])) return 1;
     if (jumps(h, s, lane) && !in_turns(h, s, m, lane)) return h->extent[lane];
-    int64_t lanes = h->nest->loop[lane].extent, n = vectors_for(lanes, KN_MAX(m->vector_bytes / s->size, 1));
+    int64_t lanes = h->nest->loop[lane].extent, n = ko_vectors(lanes, KN_MAX(m->vector_bytes / s->size, 1));
     *bytes = (double)(lanes * s->size) / (double)n;
     return (double)n;
 }
@@ -283,7 +280,7 @@ static double with_tails(const ko_shape *h, const ko_site *s, const kn_machine *
         int64_t          w = at->extent, each = KN_MAX(m->vector_bytes / s->size, 1);
         int64_t          left = o->split && o->tail_kind == KN_TAIL_PEEL ? o->tail : 0, full = o->extent - left;
         if (at->stride != 1 || !(s->around >> l & 1) || !left || full <= 0 || o->moving) continue;
-        if (l == lane && !apart) left = vectors_for(left, each), full = full / w * vectors_for(w, each);
+        if (l == lane && !apart) left = ko_vectors(left, each), full = full / w * ko_vectors(w, each);
         times *= 1 + (double)left / (double)full;
     }
     return times;

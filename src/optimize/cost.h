@@ -22,6 +22,8 @@ void      ko_model_free(ko_model *m);
 /* The nest as options have it. Deterministic, allocates nothing; the model is scratch as well. */
 void      ko_predict(ko_model *m, const kn_nest *nest, const kn_machine *machine, ko_cost *out);
 
+/* Registers of `each` lanes that so many take: whole ones, and of what is left over one for each power of two in it. */
+int64_t ko_vectors(int64_t lanes, int64_t each);
 
 /* A time in ns, us or ms, in 9 columns. */
 void ko_print_time(double ps, kn_str *out);

@@ -113,10 +113,7 @@ static bool look(ko_view *v, kn_ref sink, kn_fault *f) {
     return v->access || kn_oom(f);
 }
 
-/* Registers that w lanes take: what is left over one for each power of two in it. */
-static int64_t lane_vectors(const ko_view *v, int64_t w) {
-    return w / v->lanes + __builtin_popcountll((unsigned long long)(w % v->lanes));
-}
+static int64_t lane_vectors(const ko_view *v, int64_t w) { return ko_vectors(w, v->lanes); }
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
 static int64_t sum_lanes(const ko_view *v, int64_t extent) {
@@ -540,8 +537,7 @@ static void pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap)
         }
         int at = position(v->nest, o, -1);
         if (!last || v->nest->loop[at].extent != e || v->nest->loop[at].type != KN_AXIS_LOOP) continue; /* lanes know */
-        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first,
-                       .more = last > first ? e - last : 0};
+        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first, .more = last > first ? e - last : 0};
         if (push(v, peel, opts, n, cap)) return;
     }
 }
@@ -609,11 +605,11 @@ static void sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
                      (lane >= 0 || reduce_lanes(v, nest->origin[p].closer, &lanes));
         if (inside) continue;
         int64_t e    = nest->origin[o].extent;
-        bool    some = dots && masks_rounds(v) && lane_vectors(v, e % v->lanes) > 1 && e <= DOT_ROUNDS * v->lanes;
+        bool    mask = dots && masks_rounds(v) && lane_vectors(v, e % v->lanes) > 1 && e <= DOT_ROUNDS * v->lanes;
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
         /* sums of what is left over, in lanes of their own, would take their registers from the tile */
-        if (some && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
+        if (mask && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
         if (kg_is_fold(v->g, nest->origin[o].closer) && short_fold(v, o, opts, n, cap)) continue;
         int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         if (kg_is_fold(v->g, nest->origin[o].closer) && v->narrow < 2 && e < 8 * v->lanes) /* its steps take long */

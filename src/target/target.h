@@ -66,10 +66,10 @@ const kt_target *kt_of(const kt_choice *c);
 /* What it makes runs on this machine. False: KN_ERR_DEVICE says what the machine lacks. */
 bool kt_runs(const kt_choice *c, kn_fault *f);
 
-/* What is announced at that INDEX is written: a STORE of the list goes to the same storage. */
 /* Whether that loop, at the top of a kernel, is one whose iterations are shared out; `last`: the one before it that is,
  * 0 none. */
 bool kt_is_shared(const kn_graph *g, kn_ref range, kn_ref last);
+/* What is announced at that INDEX is written: a STORE of the list goes to the same storage. */
 bool kt_is_written(const kn_graph *g, const kn_ref *list, uint32_t n, kn_ref place);
 
 /* Rows of a tile are all its axes but the last, row-major. The row of s that broadcasts to a row of d. */

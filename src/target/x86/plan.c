@@ -699,7 +699,7 @@ static bool pl_fits_cell(const kx_plan *p, kn_ref v, uint32_t user, kn_ref cell,
     if ((op != KN_OP_INS && op != KN_OP_LOAD) || !at || user - at > NEAR_CELL) return false;
     if (p->value[v].same || p->value[v].step || p->value[v].uses != 1) return false;
     if (p->loop_of[at - 1] != p->loop_of[user]) return false;
-    if (chain && (p->value[v].folded || op != KN_OP_INS)) return false;
+    if (chain && (p->value[v].folded || op != KN_OP_INS || kg_numel(g, v) != kg_numel(g, y))) return false;
     for (int m = kx_writes_early(p, v) ? kx_operands(p, v, o) : 0; m-- > 0;) read |= kx_name(p, o[m]) == cell;
     for (uint32_t j = at; j < user + chain && !read; j++) {
         y = p->list[j];
