@@ -486,7 +486,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
     v->turned    = beside >= 0;
     int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
-    if (beside >= 0 && rows == BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
+    if (beside >= 0 && rows == BLOCK && v->ops < PIECE_OPS && v->lanes < v->machine->vector_bytes)
         /* blocks side by side, to the end of the line; not bytes, which no register turns */
         rows = KN_MIN(KN_MAX(rows, line), nest->origin[beside].extent);
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
@@ -734,19 +734,20 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     }
 }
 
-/* The options for that lane, and what they are predicted to cost; -2: none at all. `refused` may be NULL. */
-static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refused, kn_opt *opts, int cap,
-                      ko_cost *c) {
+/* The options for that lane, and what they are predicted to cost; -2: none at all. `refused` may be NULL. *turned: they
+ * turn blocks. */
+static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refused, kn_opt *opts, int cap, ko_cost *c,
+                      bool *turned) {
     kn_nest nest = *v->nest;
     ko_view w    = *v;
     w.nest       = &nest;
     w.refused    = refused;
     int n        = lane == -2 ? 0 : list_for(&w, lane, opts, cap);
     ko_predict(model, &nest, v->machine, c);
-    double turned = c->ps;
-    bool   much   = w.turned && c->arithmetic > c->memory; /* computed: whole registers do it in half the time */
+    double blocks = c->ps;
+    bool   much    = w.turned && c->arithmetic > c->memory; /* computed: whole registers do it in half the time */
     for (int pass = 0; pass < 2 && much; pass++) {
-        if (pass && c->ps < turned) break;
+        if (pass && c->ps < blocks) break;
         w.apart = !pass;
         nest    = *v->nest;
         n       = list_for(&w, lane, opts, cap);
@@ -758,21 +759,24 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         ko_predict(model, &nest, v->machine, c);
     }
     announce(&w, lane, c, opts, &n, cap);
+    *turned = w.turned;
     return n;
 }
 
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
- * and short vectors cost, the count of accesses what is next to what. */
+ * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks it takes what is
+ * predicted to take less at all. */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
-    weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c);
-    double least = c.ps * 0.8;
+    bool    turned, blocks;
+    weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
+    double least = c.ps * 0.8, all = c.ps;
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !may_be_lane(v, lane))) continue;
-        weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c);
-        if (c.ps < least) least = c.ps, best = lane;
+        weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
+        if (c.ps < least || (best == first && turned && blocks && c.ps < all)) least = c.ps, best = lane;
     }
     return best;
 }
@@ -786,7 +790,7 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
         kn_opt  opts[KN_MAX_OPTS];
         ko_cost c;
         char    what[48] = "as it is";
-        int     n        = weigh_lane(v, model, lane, &refused, opts, KN_MAX_OPTS, &c);
+        int     n        = weigh_lane(v, model, lane, &refused, opts, KN_MAX_OPTS, &c, &(bool){false});
         if (lane >= 0)
             snprintf(what, sizeof what, "loop %d of %lld", position(v->nest, lane, -1),
                      (long long)v->nest->origin[lane].extent);
@@ -818,7 +822,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt 
     if (model) {
         int lane = choose_lane(&v, model);
         if (explain) explain_lanes(&v, model, lane, explain);
-        n = weigh_lane(&v, model, lane, NULL, opts, cap, &(ko_cost){0});
+        n = weigh_lane(&v, model, lane, NULL, opts, cap, &(ko_cost){0}, &(bool){false});
     }
     ko_model_free(model);
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);
