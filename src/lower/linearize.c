@@ -7,10 +7,10 @@
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
- * of most; where that holds more than there are registers, the same store by store, looking ahead. Two stores are made
- * in turns if registers for both are left and SPARE over: depth first; or where they are made of so much that a
- * processor sees one at a time (LONG items), in the order that holds least. Reads and writes of what is written there
- * keep their order. */
+ * of most; where that holds more than there are registers, the same store by store, looking ahead, or depth first from
+ * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first; or where
+ * they are made of so much that a processor sees one at a time (LONG items), in the order that holds least. Reads and
+ * writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -83,20 +83,26 @@ static kn_ref reached(const kn_graph *g, kn_ref x) {
     return op == KN_OP_LOAD || op == KN_OP_STORE ? kg_storage(g, kg_at(g, x, 0)) : 0;
 }
 
+/* What item `at` needs and does not stand yet, its first source first or its last; NOWHERE: nothing. */
+static int next_need(kl_run_order *o, int at, bool last_first) {
+    kn_ref   x    = o->item[at].node;
+    uint32_t n    = kg_nsrc(o->g, x);
+    int      need = NOWHERE;
+    while (o->next[at] <= n && need == NOWHERE) {
+        uint32_t s = o->next[at]++;
+        need       = s == 0 ? o->before[at] : o->place[kg_at(o->g, x, last_first ? n - s : s - 1)];
+        if (need != NOWHERE && o->next[need] == UINT32_MAX) need = NOWHERE;
+    }
+    return need;
+}
+
 /* Item `root` of the run, behind what it needs. Returns how many items are in order then. */
 static int put_run(kl_run_order *o, int root, int *effect, int m) {
     int top = 0;
     if (o->next[root] == UINT32_MAX) return m;
     o->stack[top++] = root;
     while (top) {
-        int      at = o->stack[top - 1], need = NOWHERE;
-        kn_ref   x  = o->item[at].node;
-        uint32_t n  = kg_nsrc(o->g, x);
-        while (o->next[at] <= n && need == NOWHERE) {
-            uint32_t s = o->next[at]++;
-            need       = s == 0 ? o->before[at] : o->place[kg_at(o->g, x, s - 1)];
-            if (need != NOWHERE && o->next[need] == UINT32_MAX) need = NOWHERE;
-        }
+        int at = o->stack[top - 1], need = next_need(o, at, false);
         if (need != NOWHERE) {
             o->stack[top++] = need;
             continue;
@@ -306,6 +312,26 @@ static bool pair_fits(kl_run_order *o, const int *paired, int n) {
     return !too_many(o, most);
 }
 
+/* Depth first, the last source first: what is chosen among comes before the choice, and of a chain of choices each is
+ * made when it is used. The items' users are counted. */
+static void put_last_first(kl_run_order *o, int *out) {
+    int top = 0, m = 0;
+    for (int i = o->from; i < o->to; i++) o->held[i] = !o->next[i], o->next[i] = 0;
+    for (int i = o->from; i < o->to; i++) {
+        if (o->held[i]) o->stack[top++] = i;
+        while (top) {
+            int at = o->stack[top - 1], need = next_need(o, at, true);
+            if (need != NOWHERE) {
+                o->stack[top++] = need;
+                continue;
+            }
+            if (o->next[at] != UINT32_MAX) out[m++] = at;
+            o->next[at] = UINT32_MAX;
+            top--;
+        }
+    }
+}
+
 static const int *choose_order(kl_run_order *o, int n) {
     int        most[BANKS], mixed, stores = n ? o->effect[o->depth_first[n - 1]] : 0;
     bool       wide = stores > 1 && n / stores >= LONG;
@@ -323,11 +349,18 @@ static const int *choose_order(kl_run_order *o, int n) {
     if (!mixed && !wide) return o->filled;
     fill_backwards(o, o->alone, n, true);
     count_users(o, o->alone, n, most);
-    if (too_many(o, most) < mixed) best = o->alone;
+    if (too_many(o, most) < mixed) best = o->alone, mixed = too_many(o, most);
     for (int lag = 0; wide && lag < KN_MAX(3 * LONG, n / stores); lag += LONG) {
         int *paired = best == o->filled ? o->depth_first : o->filled;
         pair_stores(o, o->alone, paired, n, stores, lag);
         if (pair_fits(o, paired, n)) return paired;
+    }
+    if (mixed) {
+        int *other = best == o->filled ? o->alone : o->filled;
+        count_users(o, best, n, most);
+        put_last_first(o, other);
+        count_users(o, other, n, most);
+        if (too_many(o, most) < mixed) best = other;
     }
     return best;
 }

@@ -714,10 +714,9 @@ static bool pl_fits_cell(const kx_plan *p, kn_ref v, uint32_t user, kn_ref cell,
     return !read;
 }
 
-/* The sum that v goes on with; 0: v is none. */
+/* The sum that v goes on with, in its register; 0: v is none, or of those that need not be in one. */
 static kn_ref pl_continues(const kn_graph *g, kn_ref v) {
-    int op = kg_op(g, v) == KN_OP_INS ? kx_op(g, v) : KN_OP_INVALID;
-    return op == KN_OP_MULACC ? kg_at(g, v, 2) : op == KN_OP_ADD ? kg_at(g, v, 0) : 0;
+    return kg_op(g, v) == KN_OP_INS && kx_op(g, v) == KN_OP_MULACC ? kg_at(g, v, 2) : 0;
 }
 
 /* Loads of a cell are its register, unless it is overwritten while they are still read; what is stored in a cell is
