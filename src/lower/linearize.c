@@ -8,9 +8,9 @@
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
  * of most; where that holds more than there are registers, the same store by store, looking ahead, or depth first from
- * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first; or where
- * they are made of so much that a processor sees one at a time (LONG items), in the order that holds least. Reads and
- * writes of what is written there keep their order. */
+ * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first; or
+ * where they are made of so much that a processor sees one at a time (LONG items), in the order that holds least. Reads
+ * and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
