@@ -486,7 +486,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
     v->turned    = beside >= 0;
     int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
-    if (beside >= 0 && rows == BLOCK && v->ops < PIECE_OPS && v->lanes < v->machine->vector_bytes)
+    if (beside >= 0 && rows == BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
         /* blocks side by side, to the end of the line; not bytes, which no register turns */
         rows = KN_MIN(KN_MAX(rows, line), nest->origin[beside].extent);
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
