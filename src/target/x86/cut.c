@@ -563,7 +563,6 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.wide  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.wide);
     c.mark  = kn_zalloc(kg_alloc(g), c.size);
     c.bits  = kn_zalloc(kg_alloc(g), c.size);
-
     c.product = kn_zalloc(kg_alloc(g), c.size * sizeof *c.product);
     if (!c.vec || !c.sca || !c.wide || !c.bits || !c.off || !c.product || !c.depth || !c.mark) {
         kn_oom(f);
