@@ -14,7 +14,7 @@ bool kx_refuse(kx_cut *c, kn_ref n, const char *what) {
     return kn_fail(c->f, KN_ERR_UNSUPPORTED, "select x86: %s: %s", kn_ops[kg_op(c->g, n)].name, what);
 }
 
-enum { LAP_LEAST = 5 /* lanes left over */, READ = 0x80 /* a mark, for a while */ };
+enum { LAP_LEAST = 5 /* lanes left over */, DENSE_LEAST = 4 /* ops */, READ = 0x80 /* a mark, for a while */ };
 
 /* ---- tiles ----------------------------------------------------------------------------------------------------- */
 
@@ -24,37 +24,38 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
     t->lanes            = t->rank ? dims[t->rank - 1] : 1;
     for (int i = 0; i < t->rank; i++) t->dims[i] = dims[i];
     for (int i = 0; i + 1 < t->rank; i++) t->rows *= dims[i];
-    t->full      = (int)(t->lanes / c->lanes);
+    t->width     = c->dense[n] ? 2 * c->lanes : c->lanes;
+    t->full      = (int)(t->lanes / t->width);
     t->nchunk    = t->full;
-    int64_t left = t->lanes % c->lanes;
+    int64_t left = t->lanes % t->width;
     for (int k = 0; left > 0 && k < KN_COUNT(t->rest); k++) {
-        int w = c->lanes;
+        int w = t->width;
         while (w > left || (w == 2 && !c->pairs)) w /= 2;
         t->rest[k] = w;
         t->nchunk++;
         left -= w;
     }
     int whole = t->full ? 1 : 2; /* pieces, where the last reaches back */
-    t->laps   = c->laps && t->lanes % c->lanes >= LAP_LEAST && t->nchunk - t->full > whole;
+    t->laps   = c->laps && t->lanes % t->width >= LAP_LEAST && t->nchunk - t->full > whole;
     if (!t->laps) return;
     t->nchunk = t->full;
-    for (int k = 0, w = t->full ? c->lanes : t->rest[0]; k < whole; k++) t->rest[k] = w, t->nchunk++;
+    for (int k = 0, w = t->full ? t->width : t->rest[0]; k < whole; k++) t->rest[k] = w, t->nchunk++;
 }
 
-int kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk) {
+int kx_chunk_start(const kx_tile *t, int chunk) {
     if (t->laps && chunk == t->nchunk - 1) return (int)t->lanes - t->rest[chunk - t->full];
-    int at = KN_MIN(chunk, t->full) * c->lanes;
+    int at = KN_MIN(chunk, t->full) * t->width;
     for (int k = t->full; k < chunk; k++) at += t->rest[k - t->full];
     return at;
 }
 
-int kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk) {
-    return chunk < t->full ? c->lanes : t->rest[chunk - t->full];
+int kx_chunk_width(const kx_tile *t, int chunk) {
+    return chunk < t->full ? t->width : t->rest[chunk - t->full];
 }
 
-static int ct_chunk_of(const kx_cut *c, const kx_tile *t, int64_t lane) {
+static int ct_chunk_of(const kx_tile *t, int64_t lane) {
     int ch = 0;
-    while (ch + 1 < t->nchunk && kx_chunk_start(c, t, ch + 1) <= lane) ch++;
+    while (ch + 1 < t->nchunk && kx_chunk_start(t, ch + 1) <= lane) ch++;
     return ch;
 }
 
@@ -128,9 +129,15 @@ kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk)
     kx_tile s;
     kx_tile_of(c, n, &s);
     int64_t r = kx_row_in(&s, d, row);
-    int     w = kx_chunk_width(c, d, chunk);
-    if (s.lanes > 1 && w > 1) return kx_vec(c, n, r * s.nchunk + chunk);
-    kn_ref x = kx_sca(c, n, r * s.lanes + (s.lanes > 1 ? kx_chunk_start(c, d, chunk) : 0));
+    int     w = kx_chunk_width(d, chunk);
+    if (s.lanes > 1 && w > 1 && s.width == d->width) return kx_vec(c, n, r * s.nchunk + chunk);
+    if (s.lanes > 1 && w > 1) { /* half of it, or all that is left */
+        int    from = kx_chunk_start(d, chunk), of = ct_chunk_of(&s, from), all = kx_chunk_width(&s, of);
+        kn_ref v = kx_vec(c, n, r * s.nchunk + of);
+        bool   whole = !v || all == w || kg_op(c->g, v) == KN_OP_CONST;
+        return whole ? v : kx_part(c, v, all, from - kx_chunk_start(&s, of), w);
+    }
+    kn_ref x = kx_sca(c, n, r * s.lanes + (s.lanes > 1 ? kx_chunk_start(d, chunk) : 0));
     return x && w > 1 ? kx_splat(c, x, w) : x;
 }
 
@@ -155,6 +162,15 @@ bool kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out) {
     return true;
 }
 
+/* Lanes from..from + count of a register. */
+kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count) {
+    kn_graph *g    = c->g;
+    kn_ref    all  = kg_buffer(g, c->next_local++, w, kg_dtype(g, v), 0, KN_LOCAL);
+    kn_ref    some = kg_iota(g, count, 0, KN_AXIS_UPCAST, 1, 0), put = kg_store(g, ct_run_of(c, all, w), v, 0);
+    if (from) some = kg_op2(g, KN_OP_ADD, kg_idx(g, from), some);
+    return kg_load(g, kg_index(g, kg_after(g, all, &put, 1), &some, 1));
+}
+
 kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
     bool same = true;
     for (int l = 1; l < w; l++) same &= scalar[l] == scalar[0];
@@ -175,7 +191,7 @@ kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
 
 static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_ref x[KN_MAX_LANES];
-    int    w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
+    int    w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
     for (int l = 0; l < w; l++)
         if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
     return kx_pack(c, kg_dtype(c->g, n), x, w);
@@ -217,15 +233,15 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
     bool fold = s.lanes > d->lanes;
     for (int64_t sr = 0; sr < s.rows; sr++) /* first all that is not there yet */
         for (int ch = fold ? 0 : chunk; ct_falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
-            bool v = kx_chunk_width(c, &s, ch) > 1;
-            if (!(v ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch))))
+            bool v = kx_chunk_width(&s, ch) > 1;
+            if (!(v ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(&s, ch))))
                 return 0;
         }
     for (int64_t sr = 0; sr < s.rows; sr++)
         for (int ch = fold ? 0 : chunk; ct_falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
-            int    w = kx_chunk_width(c, &s, ch), k = 0;
+            int    w = kx_chunk_width(&s, ch), k = 0;
             kn_ref x =
-                w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(c, &s, ch));
+                w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(&s, ch));
             if (w > 1 && kg_op(c->g, x) == KN_OP_CONST && fold) /* its lanes are combined with one another */
                 x = kx_node(c, KN_OP_CAST, kx_lane_dtype(c, dt), w, &x, 1);
             while (k < nacc && width[k] != w) k++;
@@ -264,6 +280,26 @@ static bool ct_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
 
+/* A CAST whose register takes two of its source. */
+static bool ct_joins(const kx_cut *c, kn_ref n, int w) {
+    kn_ref s = kg_at(c->g, n, 0);
+    return w > c->lanes && kg_op(c->g, n) == KN_OP_CAST && kg_op(c->g, s) != KN_OP_CONST && !c->dense[s];
+}
+
+static kn_ref ct_joined(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int ch) {
+    kn_graph *g = c->g;
+    kn_ref    x[2], put[2], s = kg_at(g, n, 0), all, run = kg_iota(g, c->lanes, 0, KN_AXIS_UPCAST, 1, 0);
+    kx_tile   t;
+    kx_tile_of(c, s, &t);
+    int64_t at = kx_row_in(&t, d, row) * t.nchunk + ct_chunk_of(&t, kx_chunk_start(d, ch));
+    for (int k = 0; k < 2; k++)
+        if (!(x[k] = kx_vec(c, s, at + k)) || !(x[k] = kx_alu(c, n, c->lanes, &x[k], 1))) return 0;
+    all = kg_buffer(g, c->next_local++, 2 * c->lanes, kg_dtype(g, x[0]), 0, KN_LOCAL);
+    for (int k = 0; k < 2; k++, run = kg_op2(g, KN_OP_ADD, kg_idx(g, c->lanes), run))
+        put[k] = kg_store(g, kg_index(g, all, &run, 1), x[k], 0);
+    return kg_load(g, ct_run_of(c, kg_after(g, all, put, 2), 2 * c->lanes));
+}
+
 static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     kn_graph *g = c->g;
     kx_tile   d;
@@ -271,7 +307,7 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     int       op = kg_op(g, n);
     kx_tile_of(c, n, &d);
     int64_t row = cell / d.nchunk;
-    int     ch = (int)(cell % d.nchunk), w = kx_chunk_width(c, &d, ch);
+    int     ch = (int)(cell % d.nchunk), w = kx_chunk_width(&d, ch);
     switch (op) {
     case KN_OP_LOAD: return kx_load_cell(c, n, &d, row, ch);
     case KN_OP_REDUCE:
@@ -285,7 +321,7 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     }
     case KN_OP_RANGE:
         if (kg_field(g, n, KN_F_RANGE_axis) != d.rank - 1) return ct_pack_elements(c, n, &d, row, ch);
-        src[0] = kg_op2(g, KN_OP_ADD, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, kx_chunk_start(c, &d, ch)));
+        src[0] = kg_op2(g, KN_OP_ADD, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, kx_chunk_start(&d, ch)));
         return kx_node(c, KN_OP_CAST, c->index, w, src, 1);
     default: break;
     }
@@ -297,6 +333,7 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
         return src[1] ? kx_node(c, KN_OP_ADD, kg_dtype(g, n), w, src, 2) : 0;
     }
     uint32_t k = kg_nsrc(g, n);
+    if (ct_joins(c, n, w)) return ct_joined(c, n, &d, row, ch);
     for (uint32_t i = 0; i < k; i++)
         if (!(src[i] = kx_operand(c, kg_at(g, n, i), &d, row, ch))) return 0;
     return kx_alu(c, n, w, src, k);
@@ -320,7 +357,7 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     int       op = kg_op(g, n);
     kx_tile_of(c, n, &d);
     int64_t row = e / d.lanes, lane = e % d.lanes;
-    int     ch = ct_chunk_of(c, &d, lane), w = kx_chunk_width(c, &d, ch), from = kx_chunk_start(c, &d, ch);
+    int     ch = ct_chunk_of(&d, lane), w = kx_chunk_width(&d, ch), from = kx_chunk_start(&d, ch);
     if (!ct_computed_alone(c, n, w)) {
         kn_ref v = kx_vec(c, n, row * d.nchunk + ch), x[KN_MAX_LANES];
         if (!v) return 0;
@@ -485,7 +522,8 @@ static bool ct_may_lap(kx_cut *c, const kn_ref *order, uint32_t n) {
     const kn_graph *g  = c->g;
     bool            ok = c->lanes > 1;
     for (uint32_t i = 0; i < n && ok; i++) {
-        int    op = kg_op(g, order[i]);
+        int op = kg_op(g, order[i]);
+        ok     = !c->dense[order[i]]; /* the pieces of both begin where a piece does */
         kn_ref st = op == KN_OP_LOAD || op == KN_OP_STORE ? kg_storage(g, kg_at(g, order[i], 0)) : 0;
         if (st && kx_is_register(g, st)) continue;
         if (op == KN_OP_LOAD) c->mark[st] |= READ;
@@ -538,6 +576,53 @@ static void ct_find_products(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
+/* Could be computed with twice the lanes, of sources that are. */
+static bool ct_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
+    const kn_graph *g  = c->g;
+    int             op = kg_op(g, n);
+    kx_tile         t;
+    kn_affine       f;
+    if (!c->mark[n] || kg_dtype(g, n) == KN_INDEX) return false;
+    if (op == KN_OP_LOAD) {
+        kn_ref at = kg_at(g, n, 0);
+        if (kg_nsrc(g, n) > 1 || kx_is_register(g, at) || !kx_plain(g, kg_at(g, at, 1), &f)) return false;
+    } else if (op != KN_OP_EXPAND && ((!kn_is_alu(op) && op != KN_OP_BITCAST) || !kx_has_form(c, n)))
+        return false;
+    kx_tile_of(c, n, &t);
+    if (t.lanes < 2 * c->lanes || 2 * c->lanes * ct_value_size(c, kg_dtype(g, n)) > bytes) return false;
+    for (uint32_t k = 0; k < (op == KN_OP_EXPAND ? 1 : kg_nsrc(g, n)) && op != KN_OP_LOAD && op != KN_OP_CAST; k++) {
+        kn_ref s = kg_at(g, n, k);
+        kx_tile_of(c, s, &t);
+        if (kg_op(g, s) != KN_OP_CONST && t.lanes > 1 && !c->dense[s]) return false;
+    }
+    return true;
+}
+
+/* Values that all become others of twice the bytes: those are what the lanes are chosen for, and what comes before
+ * would leave half of its registers empty. */
+static void ct_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
+    const kn_graph *g   = c->g;
+    int             ops = 0;
+    bool            more;
+    for (uint32_t i = 0; i < n; i++) c->dense[order[i]] = ct_could_be_dense(c, order[i], bytes);
+    do { /* all that uses one is one as well, or takes it apart: else its sources are none */
+        more = false;
+        for (uint32_t i = n; i-- > 0;) {
+            kn_ref x = order[i];
+            for (uint32_t k = 0; k < kg_nsrc(g, x) && !c->dense[x]; k++)
+                if (kg_op(g, x) != KN_OP_CAST || !kx_has_form(c, x)) c->dense[kg_at(g, x, k)] = 0;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            if (c->dense[order[i]] && !ct_could_be_dense(c, order[i], bytes)) c->dense[order[i]] = 0, more = true;
+    } while (more);
+    for (uint32_t i = 0; i < n; i++) {
+        int op = kg_op(g, order[i]);
+        bool slow = op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT; /* by lanes, whatever their number */
+        ops += c->dense[order[i]] && kn_is_alu(op) && op != KN_OP_CAST && !slow;
+    }
+    if (ops < DENSE_LEAST) memset(c->dense, 0, c->size);
+}
+
 /* Depths of the loops, as Linearize will nest them. */
 static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
     for (uint32_t i = n; i-- > 0;) { /* outer ENDs have higher ids than inner ones */
@@ -563,12 +648,14 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.wide  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.wide);
     c.mark  = kn_zalloc(kg_alloc(g), c.size);
     c.bits  = kn_zalloc(kg_alloc(g), c.size);
+    c.dense = kn_zalloc(kg_alloc(g), c.size);
     c.product = kn_zalloc(kg_alloc(g), c.size * sizeof *c.product);
-    if (!c.vec || !c.sca || !c.wide || !c.bits || !c.off || !c.product || !c.depth || !c.mark) {
+    if (!c.vec || !c.sca || !c.wide || !c.bits || !c.dense || !c.off || !c.product || !c.depth || !c.mark) {
         kn_oom(f);
         goto done;
     }
     ct_choose_lanes(&c, order, n, bytes);
+    ct_find_dense(&c, order, n, bytes);
     c.laps = ct_may_lap(&c, order, n);
     ct_find_depths(&c, order, n);
     ct_find_products(&c, order, n);
@@ -586,6 +673,7 @@ done:
     kn_free(kg_alloc(g), c.wide, c.size * sizeof *c.wide);
     kn_free(kg_alloc(g), c.mark, c.size);
     kn_free(kg_alloc(g), c.bits, c.size);
+    kn_free(kg_alloc(g), c.dense, c.size);
     kn_free(kg_alloc(g), c.stack, c.stack_cap * sizeof *c.stack);
     kn_free(kg_alloc(g), order, n * sizeof *order);
     return ok && *root;

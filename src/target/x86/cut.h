@@ -6,7 +6,8 @@
  * between loops is a chain of INS{iv} (range * stride + outer part), which the allocator keeps as a running sum.
  *
  * All values of a kernel have one number of lanes, that of its widest element, so that cells of values of different
- * dtypes cover the same elements. What has no vector form is done lane by lane, through LOCAL memory where it must. */
+ * dtypes cover the same elements; but arithmetic of half as many bytes that ends in a CAST has twice as many, and the
+ * CAST takes each register apart. What has no vector form is done lane by lane, through LOCAL memory where it must. */
 #ifndef KN_X86_CUT_H
 #define KN_X86_CUT_H
 
@@ -15,6 +16,7 @@
 typedef struct kx_tile {        /* how a shape is cut: rows of chunks */
     int     rank, nchunk, full; /* chunks a row; how many of them are of all lanes */
     int64_t dims[KN_MAX_RANK], rows, lanes;
+    int     width;   /* all lanes: a register of the widest dtype; of the values of `dense` twice as many */
     int     rest[8]; /* widths of the others */
     bool    laps;    /* the last of them ends with the row, wherever it starts */
 } kx_tile;
@@ -41,6 +43,7 @@ typedef struct kx_cut {
     kn_ref   *off;                /* per index: the scalar part of an address */
     kn_ref   *product;            /* per MULACC: the MUL of what it multiplies, if that is a value as well */
     uint8_t  *mark;               /* values that are needed as values */
+    uint8_t  *dense;              /* values of half the widest's bytes that fill registers: cells of twice the lanes */
     uint8_t  *bits;               /* f32 and words that are computed with the bits of f32: their elements are wide */
     int      *depth;              /* of a RANGE */
     size_t    size;
@@ -52,8 +55,8 @@ typedef struct kx_cut {
 
 /* cut.c */
 void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t);
-int  kx_chunk_start(const kx_cut *c, const kx_tile *t, int chunk);
-int  kx_chunk_width(const kx_cut *c, const kx_tile *t, int chunk);
+int  kx_chunk_start(const kx_tile *t, int chunk);
+int  kx_chunk_width(const kx_tile *t, int chunk);
 /* What is built of a node already; else 0, and it is asked for: the caller comes back later. */
 kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell);
 kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element);
@@ -67,6 +70,7 @@ kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes);
 /* Lanes of a register by way of memory, and back. */
 bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
 kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
+kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
 bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
 /* The dtype a value of n's dtype has as lanes. */
 static inline int kx_lane_dtype(const kx_cut *c, int dt) {

@@ -31,8 +31,8 @@ static kn_ref cm_awaited(kx_cut *c, kn_ref dep, int64_t cell, int w) {
     kx_tile_of(c, dep, &t);
     if (t.lanes < 2 || cell >= t.rows * t.lanes) return kx_sca(c, dep, 0);
     int chunk = 0;
-    while (chunk + 1 < t.nchunk && kx_chunk_start(c, &t, chunk + 1) <= cell % t.lanes) chunk++;
-    if (kx_chunk_width(c, &t, chunk) < 2) return kx_sca(c, dep, 0);
+    while (chunk + 1 < t.nchunk && kx_chunk_start(&t, chunk + 1) <= cell % t.lanes) chunk++;
+    if (kx_chunk_width(&t, chunk) < 2) return kx_sca(c, dep, 0);
     return kx_vec(c, dep, cell / t.lanes * t.nchunk + chunk);
 }
 
@@ -350,7 +350,7 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
 
 /* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
 static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
-    int     w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(c->g, n);
+    int     w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(c->g, n);
     int64_t first, next;
     kn_ref  x[KN_MAX_LANES];
     if (!cm_turns(c, dt, w) || !cm_block(a, d, row, w, &first, &next)) return 0;
@@ -361,22 +361,12 @@ static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     return c->vec[n][row * d->nchunk + chunk];
 }
 
-/* Lanes from..from + count of a register. */
-static kn_ref cm_part(kx_cut *c, int dt, kn_ref x, int w, int from, int count) {
-    kn_graph *g   = c->g;
-    kn_ref    run = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), some = kg_iota(g, count, 0, KN_AXIS_UPCAST, 1, 0);
-    kn_ref    all = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL);
-    kn_ref    put = kg_store(g, kg_index(g, all, &run, 1), x, 0);
-    if (from) some = kg_op2(g, KN_OP_ADD, kg_idx(g, from), some);
-    return kg_load(g, kg_index(g, kg_after(g, all, &put, 1), &some, 1));
-}
-
 /* The same of a STORE, of a part of the lanes where fewer rows lie side by side, or few rows that lie in turns; *known:
  * it is of such rows. */
 static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk,
                              bool *known) {
     kn_graph *g = c->g;
-    int       w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk), dt = kg_dtype(g, kg_at(g, n, 1));
+    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, kg_at(g, n, 1));
     int64_t   first, next, step = a->coef[d->rank - 1];
     bool      turns = step > 1 && step <= KX_IN_TURNS && step < w && kx_interleaves(c->avx512, dt, (int)step, w);
     int       count = turns ? (int)step : w, n_put = 0;
@@ -390,7 +380,7 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     if (!*known) return 0;
     if (row != first) return c->vec[n][first * d->nchunk + chunk]; /* has stored all of it */
     for (int l = 0; l < (turns ? 1 : w); l += count) {
-        for (int k = 0; k < count; k++) y[k] = turns || count == w ? x[k] : cm_part(c, dt, x[k], w, l, count);
+        for (int k = 0; k < count; k++) y[k] = turns || count == w ? x[k] : kx_part(c, x[k], w, l, count);
         if (!(turns ? cm_interleave(c, dt, y, count, w) : cm_turn(c, dt, y, count))) return 0;
         for (int k = 0; k < count; k++) {
             kn_ref place = turns ? cm_run_place(c, a, d, first, from, k * w, w, 1)
@@ -404,7 +394,7 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_graph  *g  = c->g;
     kn_ref     at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
-    int        dt = kg_dtype(g, n), w = kx_chunk_width(c, d, chunk), from = kx_chunk_start(c, d, chunk);
+    int        dt = kg_dtype(g, n), w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
     cm_address a;
     if (kx_is_register(g, at)) {
         int held = cm_cell_dtype(c, dt, w);
@@ -480,7 +470,7 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {
     kn_graph *g  = c->g;
     kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
-    int       w = kx_chunk_width(c, d, ch), from = kx_chunk_start(c, d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
+    int       w = kx_chunk_width(d, ch), from = kx_chunk_start(d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
     if (kx_is_register(g, at)) {
         kn_ref zero = kg_idx(g, 0);
         int    held = cm_cell_dtype(c, dt, w);

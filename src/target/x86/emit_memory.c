@@ -563,6 +563,25 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
     kx_done(e, n, d);
 }
 
+bool kx_joins(bool avx512, int dtype, int64_t lanes) {
+    int bytes = (int)(lanes * kx_held_bytes(avx512, dtype));
+    return dtype != KN_INDEX && dtype != KN_BOOL && lanes >= 4 && bytes >= 16 && bytes <= (avx512 ? 64 : 32);
+}
+
+/* The lanes of register a, and behind them those of b. */
+static void el_join(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
+    int bytes = (int)kg_numel(e->g, n) * kx_held_size(e->p, kg_dtype(e->g, n)), half = KN_MAX(bytes / 2, 16);
+    int d = kx_dst(e, n), x = kx_get(e, a, half, e->v1, n), y = kx_get(e, b, half, e->v2, n);
+    switch (bytes) {
+    case 16: kx_put(e, kx_i3(KX_VPUNPCKLQDQ, 16, d, x, y)); break;
+    case 32:
+        kx_put(e, kx_imm(e->avx512 ? kx_i4(KX_VINSERTI32X4, 32, d, x, y, 0) : kx_i4(KX_VINSERTI128, 0, d, x, y, 0), 1));
+        break;
+    default: kx_put(e, kx_imm(kx_i4(KX_VINSERTI64X4, 64, d, x, y, 0), 1));
+    }
+    kx_done(e, n, d);
+}
+
 void kx_emit_load(kx_writer *e, kn_ref n) {
     const kn_graph *g  = e->g;
     kn_ref          at = kg_at(g, n, 0), st = kx_root_of(g, at), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
@@ -587,12 +606,13 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     if (e->p->value[n].part) {
         kx_spot from;
         kx_address_of(g, kg_at(g, e->p->value[n].part, 0), &from);
-        if (e->p->value[n].other) {
-            el_alternate(e, n, kg_at(g, e->p->value[n].part, 1), kg_at(g, e->p->value[n].other, 1),
-                         (int)(spot.disp - from.disp));
-            return;
-        }
-        el_part(e, n, kg_at(g, e->p->value[n].part, 1), (int)(spot.disp - from.disp));
+        kn_ref a = kg_at(g, e->p->value[n].part, 1), b = e->p->value[n].other;
+        if (b && spot.step == 1)
+            el_join(e, n, a, kg_at(g, b, 1));
+        else if (b)
+            el_alternate(e, n, a, kg_at(g, b, 1), (int)(spot.disp - from.disp));
+        else
+            el_part(e, n, a, (int)(spot.disp - from.disp));
         return;
     }
     if (gate && !e->under) {

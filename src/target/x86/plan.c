@@ -320,8 +320,8 @@ static kn_ref pl_store_with(const kx_plan *p, kn_ref b, kn_ref load, int64_t at,
     return 0;
 }
 
-/* The STORE that has what a load from `at` on takes; of every second lane two, of as many lanes each, one behind the
- * other. */
+/* The STORE that has what a load from `at` on takes. Two: where it takes every second lane of as many, one behind the
+ * other, or all of both halves. */
 static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
     int64_t lanes = kg_numel(p->g, load), from, rows = 1;
     kn_ref  last  = p->value[b].part;
@@ -335,11 +335,16 @@ static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, i
         bool   all = t && kg_numel(p->g, kg_at(p->g, s, 0)) == lanes && kg_numel(p->g, kg_at(p->g, t, 0)) == lanes;
         return *other = all ? t : 0, all ? s : 0;
     }
-    return pl_store_with(p, b, load, at, lanes);
+    kn_ref s = pl_store_with(p, b, load, at, lanes);
+    if (s || !kx_joins(p->avx512, kg_dtype(p->g, load), lanes)) return s;
+    kn_ref low = pl_store_with(p, b, load, at, lanes / 2), high = pl_store_with(p, b, load, at + lanes / 2, lanes / 2);
+    bool   all = low && high && low != high;
+    for (int k = 0; k < 2 && all; k++) all = kg_numel(p->g, kg_at(p->g, k ? high : low, 0)) == lanes / 2;
+    return *other = all ? high : 0, all ? low : 0;
 }
 
-/* Memory that is filled by whole registers, once each, and read by parts of one, by every second lane of two, or by
- * runs of what lies in turns: the loads take them from there, and nothing is stored. Not where many lanes are read one
+/* Memory that is filled by whole registers, once each, and read by parts of one, by two as one, by every second lane
+ * of two, or by runs of what lies in turns: the loads take them from there, and nothing is stored. Not where many lanes are read one
  * by one: memory does that better. */
 static void pl_find_parts(kx_plan *p) {
     enum { STORES = 16 };
