@@ -717,16 +717,25 @@ static int64_t bytes_a_round(const ko_view *v, const ko_access *a, bool sets_pac
     return 0;
 }
 
-/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; of a
- * block that is turned each row's next line. */
+/* A run of the lanes may begin where no register's worth of bytes does, and so lie in two lines. */
+static bool lies_across(const ko_view *v, const ko_access *a, int lane) {
+    int64_t whole = v->lanes, rest = a->form.base % whole;
+    for (int t = 0; t < a->form.n && !rest; t++)
+        if (a->form.atom[t] != v->nest->origin[lane].range) rest = a->form.coef[t] % whole;
+    return !a->affine || rest;
+}
+
+/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; so is
+ * what lies across lines, wherever they come from; of a block that is turned each row's next line. */
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
     const double *to = c->stored;
     if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
-    if (!v->turned && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) return;
     for (int i = 0; i < v->naccess; i++) {
         kn_ref  p     = kg_at(v->g, v->access[i].node, 0);
         int64_t bytes = bytes_a_round(v, &v->access[i], !v->turned);
         if (!v->access[i].stored || kg_op(v->g, p) != KN_OP_PARAM || stride_in(v, &v->access[i], lane) != 1) continue;
+        bool across = to[KN_L3] > to[KN_L1] && lies_across(v, &v->access[i], lane);
+        if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes < (v->turned ? 1 : v->machine->line) || bytes > STORE_AHEAD) continue;
         ahead.more = v->turned ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;

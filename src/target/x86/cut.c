@@ -225,12 +225,29 @@ static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w, int to) {
     return v;
 }
 
+/* A mask's lanes as bytes, 0 or 1: what is folded by halves takes a shift each time, and masks wait long for theirs. */
+static kn_ref ct_bytes_of(kx_cut *c, kn_ref x, int w) {
+    const kn_graph *g = c->g;
+    if (kg_op(g, x) == KN_OP_CONST) return kg_int(c->g, KN_U8, kg_const_int(g, x));
+    bool held = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CMPNE && /* an accumulator's */
+                kg_op(g, kg_at(g, x, 0)) == KN_OP_LOAD && kg_dtype(g, kg_at(g, x, 0)) == KN_U8 &&
+                kx_is_register(g, kg_at(g, kg_at(g, x, 0), 0)) && kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST &&
+                !kg_const_int(g, kg_at(g, x, 1));
+    return held ? kg_at(g, x, 0) : kx_node(c, KN_OP_CAST, KN_U8, w, &x, 1);
+}
+
+/* The op of bytes that are 0 or 1 which does what op does of bools. */
+static int ct_op_of_bytes(int op) {
+    return op == KN_OP_MAX || op == KN_OP_ADD ? KN_OP_OR : op == KN_OP_MIN || op == KN_OP_MUL ? KN_OP_AND : op;
+}
+
 static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_ref  src = kg_at(c->g, n, 0), acc[8] = {0};
     int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op), dt = kx_lane_dtype(c, kg_dtype(c->g, n)), width[8], nacc = 0;
     kx_tile s;
     kx_tile_of(c, src, &s);
-    bool fold = s.lanes > d->lanes;
+    bool fold = s.lanes > d->lanes, bytes = fold && dt == KN_BOOL && c->avx512;
+    if (bytes) dt = KN_U8;
     for (int64_t sr = 0; sr < s.rows; sr++) /* first all that is not there yet */
         for (int ch = fold ? 0 : chunk; ct_falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
             bool v = kx_chunk_width(&s, ch) > 1;
@@ -242,20 +259,26 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
             int    w = kx_chunk_width(&s, ch), k = 0;
             kn_ref x =
                 w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(&s, ch));
+            if (w > 1 && bytes) x = ct_bytes_of(c, x, w);
             if (w > 1 && kg_op(c->g, x) == KN_OP_CONST && fold) /* its lanes are combined with one another */
                 x = kx_node(c, KN_OP_CAST, kx_lane_dtype(c, dt), w, &x, 1);
             while (k < nacc && width[k] != w) k++;
             if (k == nacc)
                 width[nacc] = w, acc[nacc++] = x;
             else
-                acc[k] = ct_combine(c, op, w > 1 ? dt : kg_dtype(c->g, x), w > 1 ? w : 0, acc[k], x);
+                acc[k] = w > 1 ? ct_combine(c, bytes ? ct_op_of_bytes(op) : op, dt, w, acc[k], x)
+                               : ct_combine(c, op, kg_dtype(c->g, x), 0, acc[k], x);
         }
     kn_ref r = acc[0];
     for (int k = 0; k < nacc && fold && r; k++) { /* the next has half of the lanes, a quarter and so on */
         int to = k + 1 < nacc ? width[k + 1] : 1, own = kg_dtype(c->g, n);
-        r      = ct_fold_lanes(c, op, r, width[k], to);
-        if (r && to == 1 && kg_dtype(c->g, r) != own) r = kx_node(c, KN_OP_CAST, own, 0, &r, 1);
-        if (r && k + 1 < nacc) r = ct_combine(c, op, to > 1 ? dt : own, to > 1 ? to : 0, r, acc[k + 1]);
+        int of = bytes && width[k] > 1 ? ct_op_of_bytes(op) : op;
+        r      = ct_fold_lanes(c, of, r, width[k], to);
+        if (r && to == 1 && bytes && kg_dtype(c->g, r) != own)
+            r = ct_combine(c, KN_OP_CMPNE, own, 0, r, kg_int(c->g, KN_U8, 0));
+        else if (r && to == 1 && kg_dtype(c->g, r) != own)
+            r = kx_node(c, KN_OP_CAST, own, 0, &r, 1);
+        if (r && k + 1 < nacc) r = ct_combine(c, to > 1 ? of : op, to > 1 ? dt : own, to > 1 ? to : 0, r, acc[k + 1]);
     }
     return r;
 }
