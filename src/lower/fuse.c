@@ -231,6 +231,15 @@ static bool wants_margin(const kl_fuse *z, kn_ref n) {
     return reduced && evals >= 8 * size && evals * GATE * alu_ps(z, n) > stored_ps(z, n, 1);
 }
 
+/* What is held for each iteration of the shared loops is a column: neighbours, which lanes would take, belong to other
+ * iterations. */
+static bool holds_columns(const kl_fuse *z, kn_ref n, const bool *staged) {
+    int            rank;
+    const int64_t *dims = kg_shape(z->g, n, &rank);
+    while (rank && kg_most_of(z->g, dims[rank - 1]) == 1) rank--;
+    return rank && !staged[rank - 1];
+}
+
 /* What it costs to hold n in LOCAL memory in the loops its uses share; false: it cannot be, c says why. */
 static bool stage_cost(const kl_fuse *z, kn_ref n, kl_choice *c) {
     const kl_info    *info = &z->info[n];
@@ -242,6 +251,7 @@ static bool stage_cost(const kl_fuse *z, kn_ref n, kl_choice *c) {
     if (info->nuse < 2) why = "one use alone";
     else if (info->product) why = "a product wants loops of its own";
     else if (!stage_axes(z, n, staged, &held)) why = "its uses share no loop";
+    else if (holds_columns(z, n, staged)) why = "it would hold columns";
     if (!why) {
         /* The axes the uses walk apart are held for each iteration of the others, beside what is held already. */
         double   live  = (double)held * (double)size + (double)z->group[z->use[info->use].group].staged;

@@ -350,7 +350,7 @@ static const int *choose_order(kl_run_order *o, int n) {
     fill_backwards(o, o->alone, n, true);
     count_users(o, o->alone, n, most);
     if (too_many(o, most) < mixed) best = o->alone, mixed = too_many(o, most);
-    for (int lag = 0; wide && lag < KN_MAX(3 * LONG, n / stores); lag += LONG) {
+    for (int lag = 0; wide && lag < KN_MAX(3 * LONG, n / stores); lag += LONG / 2) {
         int *paired = best == o->filled ? o->depth_first : o->filled;
         pair_stores(o, o->alone, paired, n, stores, lag);
         if (pair_fits(o, paired, n)) return paired;

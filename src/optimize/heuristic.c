@@ -11,7 +11,7 @@ enum {
     TILE_ROWS = 8, NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
-    STORE_AHEAD = 1024, /* bytes */
+    STORE_AHEAD = 1024, SHORT_STORE = 16, /* bytes: of less each line would be announced often */
     FOLD_ROUNDS = 20, DOT_ROUNDS = 4, /* registers of a row: of a fold, of sums of products */
     SHORT_SUM = 4, SHORT_CODE = 80 /* terms; products of vectors */
 };
@@ -737,7 +737,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         bool across = to[KN_L3] > to[KN_L1] && lies_across(v, &v->access[i], lane);
         if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        if (bytes < (v->turned ? 1 : v->machine->line) || bytes > STORE_AHEAD) continue;
+        if (bytes < (v->turned ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
         ahead.more = v->turned ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
         push(v, ahead, opts, n, cap);
     }
