@@ -550,5 +550,6 @@ done:
     kn_free(p->alloc, e.map, size * sizeof *e.map);
     kn_free(p->alloc, src, cap * sizeof *src);
     kn_free(p->alloc, order, n * sizeof *order);
-    return ok && kl_share_sums(p, k, f) && kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_lanes, f);
+    return ok && kl_share_sums(p, k, f) && kl_squeeze_sums(p, k, f) &&
+           kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_lanes, f);
 }

@@ -129,6 +129,7 @@ bool kl_rangeify(kl_program *p, kn_fault *f);
 bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f); /* applies k->opts, chosen first if asked */
 bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_share_sums(kl_program *p, kl_kernel *k, kn_fault *f); /* part of Expand (sums.c) */
+bool kl_squeeze_sums(kl_program *p, kl_kernel *k, kn_fault *f); /* the same (squeeze.c) */
 bool kl_select(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_plan(kl_program *p, kn_fault *f);
