@@ -725,16 +725,19 @@ static bool lies_across(const ko_view *v, const ko_access *a, int lane) {
     return !a->affine || rest;
 }
 
-/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; so is
- * what lies across lines, wherever they come from; of a block that is turned each row's next line. */
+/* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; of
+ * much that lies across lines also where the L3 has them; of a block that is turned each row's next line. */
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
-    const double *to = c->stored;
+    const double *to  = c->stored;
+    double        all = 0;
     if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
+    for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
+    bool much = to[KN_L3] > to[KN_L1] && 2 * all > 3 * (double)v->machine->cache[KN_L2];
     for (int i = 0; i < v->naccess; i++) {
         kn_ref  p     = kg_at(v->g, v->access[i].node, 0);
         int64_t bytes = bytes_a_round(v, &v->access[i], !v->turned);
         if (!v->access[i].stored || kg_op(v->g, p) != KN_OP_PARAM || stride_in(v, &v->access[i], lane) != 1) continue;
-        bool across = to[KN_L3] > to[KN_L1] && lies_across(v, &v->access[i], lane);
+        bool across = much && lies_across(v, &v->access[i], lane);
         if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes < (v->turned ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
