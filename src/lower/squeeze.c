@@ -91,6 +91,7 @@ static kn_ref squeeze(kl_squeeze *s, kn_ref root) {
             if (top + KN_COUNT(src) > s->size) return 0;
         }
         if (wait) continue;
+        kg_made_of(g, g, n);
         if (!(s->now[n] = rank ? without_axis(s, n, src) : n)) return 0;
         top--;
     }

@@ -141,8 +141,7 @@ kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk)
     return x && w > 1 ? kx_splat(c, x, w) : x;
 }
 
-/* ---- lanes by way of memory: or not, where few are read
- * -------------------------------------------------------------------------------------- */
+/* ---- lanes by way of memory: or not, where few are read -------------------------------------------------------- */
 
 static kn_ref ct_run_of(kx_cut *c, kn_ref buffer, int w) {
     return kg_index(c->g, buffer, (kn_ref[]){kg_iota(c->g, w, 0, KN_AXIS_UPCAST, 1, 0)}, 1);
@@ -639,7 +638,7 @@ static void ct_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes)
             if (c->dense[order[i]] && !ct_could_be_dense(c, order[i], bytes)) c->dense[order[i]] = 0, more = true;
     } while (more);
     for (uint32_t i = 0; i < n; i++) {
-        int op = kg_op(g, order[i]);
+        int  op   = kg_op(g, order[i]);
         bool slow = op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT; /* by lanes, whatever their number */
         ops += c->dense[order[i]] && kn_is_alu(op) && op != KN_OP_CAST && !slow;
     }
