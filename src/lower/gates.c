@@ -388,6 +388,18 @@ static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref 
     return kg_end(g, body, outer, nouter);
 }
 
+/* x reads the storage p: what is stored there is what was there before, in another place perhaps. */
+static bool reads_storage(kn_graph *g, kn_ref x, kn_ref p, bool *oom) {
+    kn_ref  *order;
+    uint32_t n;
+    bool     reads = false;
+    if ((*oom = !kg_reach(g, &x, 1, &order, &n))) return false;
+    for (uint32_t i = 0; i < n && !reads; i++)
+        reads = kg_op(g, order[i]) == KN_OP_LOAD && kg_storage(g, kg_at(g, order[i], 0)) == p;
+    kn_free(kg_alloc(g), order, n * sizeof *order);
+    return reads;
+}
+
 kn_ref kl_scatter(kn_rw *rw, kn_ref n) {
     kn_graph *g     = rw->g;
     kn_ref    store = kg_at(g, n, 0), sum = kg_at(g, store, 1), rest, e;
@@ -404,8 +416,9 @@ kn_ref kl_scatter(kn_rw *rw, kn_ref n) {
             for (uint32_t s = 1; s < kg_nsrc(g, sum); s++) moves |= kg_depends(g, e, kg_at(g, sum, s));
             if (!moves) continue;
             bool oom = false, scans = kl_holds_prefix(g, rest, n, v, &oom); /* at each i it would be another scan */
+            bool own = !oom && reads_storage(g, sum, kg_at(g, kg_at(g, store, 0), 0), &oom); /* it is cleared first */
             if (oom) return kn_oom(kg_fault(g)), 0;
-            if (!scans) return build_scatter(g, n, v, e, rest, conjunction(g, &conds, i));
+            if (!scans && !own) return build_scatter(g, n, v, e, rest, conjunction(g, &conds, i));
         }
     }
     return 0;

@@ -131,7 +131,7 @@ static kn_ref build(kl_fuse *z, const kl_use *u, int id) {
         v[0] = z->use[u->src[0]].value;
         return u->nrange ? kg_reduce_ranges(z->r, v[0], rop, u->range, u->nrange) : v[0];
     }
-    case KN_OP_BITCAST: return build_bitcast(z, u, n, dt);
+    case KN_OP_BITCAST: return u->src ? build_bitcast(z, u, n, dt) : kg_int(z->r, dt, 0);
     default: break;
     }
     if (!u->src) return kg_int(z->r, dt, 0); /* of something without elements: never asked for */

@@ -615,6 +615,7 @@ static bool ct_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
     for (uint32_t k = 0; k < (op == KN_OP_EXPAND ? 1 : kg_nsrc(g, n)) && op != KN_OP_LOAD && op != KN_OP_CAST; k++) {
         kn_ref s = kg_at(g, n, k);
         kx_tile_of(c, s, &t);
+        if (2 * c->lanes * ct_value_size(c, kg_dtype(g, s)) > bytes) return false; /* of one for all lanes too */
         if (kg_op(g, s) != KN_OP_CONST && t.lanes > 1 && !c->dense[s]) return false;
     }
     return true;
