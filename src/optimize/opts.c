@@ -47,9 +47,11 @@ static void see_carry(kn_graph *g, kn_nest *nest, const kn_ref *order, uint32_t 
         else if (!kg_ranges_within(g, or->closer, st))
             or->no_carry = "its sum stands in another reduction";
         else or->end = end;
-        for (int p = 0; p < nest->norigin && !or->no_carry; p++)
-            if (nest->origin[p].reduce && kg_depends(g, or->closer, nest->origin[p].range))
-                or->no_carry = "its sum stands in another reduction";
+        for (int p = 0; p < nest->norigin; p++) {
+            if (!nest->origin[p].reduce || !kg_depends(g, or->closer, nest->origin[p].range)) continue;
+            nest->origin[p].sums = true;
+            if (!or->no_carry) or->no_carry = "its sum stands in another reduction";
+        }
         for (int p = 0; p < nest->norigin && !or->no_carry; p++)
             if (nest->origin[p].moving || nest->origin[p].scanned)
                 or->no_carry = "a loop's bound moves, or a prefix runs along it";
@@ -177,6 +179,8 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     if (left && o->tail == KN_TAIL_MASK && or->scanned) return "a prefix runs along it; its tail is peeled";
     if (left && o->tail != KN_TAIL_PEEL && (or->staged || bounds))
         return "bounds or stages depend on the loop; its tail is peeled";
+    if (left && o->tail == KN_TAIL_PAD && or->sums) /* of two that are one some terms would have the gate */
+        return "another sum in it depends on the loop; its tail is peeled";
     if (left && o->tail == KN_TAIL_PAD && or->scanned) return "a prefix runs along it; its tail is peeled";
     return NULL;
 }

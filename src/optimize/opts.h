@@ -52,6 +52,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     bool        staged;    /* a LOCAL stage is filled anew in each iteration */
     bool        fills;     /* closed by an END that fills LOCAL memory */
     bool        scanned;   /* a prefix runs along it */
+    bool        sums;      /* of a REDUCE: another one in it depends on it */
     bool        meets;     /* its iterations store to places that do not move with it */
     kn_ref      end;       /* of a REDUCE: the END whose one store holds it, 0 none */
     const char *no_carry;  /* of a REDUCE: why its sums cannot outlive output loops, or NULL */
