@@ -388,7 +388,7 @@ static kn_ref build_scatter(kn_graph *g, kn_ref end, kn_ref v, kn_ref e, kn_ref 
     return kg_end(g, body, outer, nouter);
 }
 
-/* x reads the storage p: what is stored there is what was there before, in another place perhaps. */
+/* x reads the storage p: it has to find there what was there before the kernel stored anything. */
 static bool reads_storage(kn_graph *g, kn_ref x, kn_ref p, bool *oom) {
     kn_ref  *order;
     uint32_t n;
