@@ -11,6 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Built with a sanitizer of memory or threads: all takes ten times as long, and loops over cases take fewer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KN_SANITIZED 1
+#elif defined(__has_feature) /* clang does not define the two above */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KN_SANITIZED 1
+#endif
+#endif
+#ifndef KN_SANITIZED
+#define KN_SANITIZED 0
+#endif
+
 bool check_true(bool ok, const char *text, const char *file, int line);
 bool check_eq(long long a, long long b, const char *text, const char *file, int line);
 bool check_near(double a, double b, double tolerance, const char *text, const char *file, int line);

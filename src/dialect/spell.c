@@ -259,7 +259,7 @@ static uint64_t fold_place(kn_graph *g, int op, uint64_t arg, const kn_ref *src,
 static uint64_t special_name(kn_graph *g, uint64_t arg) {
     size_t      len;
     const char *t = kg_str(g, (uint32_t)arg, &len);
-    char        name[8];
+    char        name[16];
     bool        block = len == 10 && !memcmp(t, "blockIdx.", 9), thread = len == 11 && !memcmp(t, "threadIdx.", 10);
     if ((!block && !thread) || t[len - 1] < 'x' || t[len - 1] > 'z') return arg;
     snprintf(name, sizeof name, "%cidx%d", block ? 'g' : 'l', t[len - 1] - 'x');

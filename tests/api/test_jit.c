@@ -4,14 +4,6 @@
 
 #include <time.h>
 
-#if defined(__has_feature) /* clang does not define __SANITIZE_...__ */
-#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
 /* ---- a small network, trained both ways ---------------------------------------------------------------------- */
 
 typedef struct net {
@@ -463,7 +455,7 @@ static void costs(const char *device) {
     double each = best * 1e6 / (double)after.kernels_last;
     printf("  %s: %d kernels a step, %.2f us a step, %.3f us a kernel\n", device, (int)after.kernels_last, best * 1e6,
            each);
-#if defined(__OPTIMIZE__) && !SANITIZED
+#if defined(__OPTIMIZE__) && !KN_SANITIZED
     if (!strcmp(device, "NULL")) CHECK(each < 2);
 #endif
     CHECK_STR(kn_error(kn), "");

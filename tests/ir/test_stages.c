@@ -36,17 +36,6 @@ typedef struct program {
     bool        lowered, given; /* given: options by hand */
 } program;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0 /* else everything takes ten times as long: a part of the programs */
-#endif
-
 typedef struct suite {
     const char *only;
     program   **list;
@@ -153,7 +142,7 @@ static void lower_program(const corpus_program *cp, void *user) {
     suite   *s = user;
     kn_fault f = {0};
     if (s->only && !strstr(cp->name, s->only)) return;
-    if (SANITIZED && !s->only && s->offered++ % EVERY) return;
+    if (KN_SANITIZED && !s->only && s->offered++ % EVERY) return;
     program *q = calloc(1, sizeof *q);
     if (!CHECK(q != NULL) || !CHECK(KN_GROW(NULL, s->list, s->cap, s->n + 1))) return;
     s->list[s->n++] = q;

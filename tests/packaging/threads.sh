@@ -12,7 +12,7 @@ if command -v setarch >/dev/null; then fixed="setarch $(uname -m) -R"; fi
 run() { # NAME SOURCES
     out=$build/$1_tsan
     shift
-    if ! $cc -std=c17 -O1 -g1 -w -fsanitize=thread -I"$source/include" -I"$source/src" -I"$source/tests" -o "$out" \
+    if ! $cc -std=c17 -O0 -g1 -w -fsanitize=thread -I"$source/include" -I"$source/src" -I"$source/tests" -o "$out" \
         "$@" "$source/tests/check.c" -lpthread -lm -ldl 2>"$out.log"; then
         grep -q 'tsan\|sanitize' "$out.log" && { echo "skipped: no thread sanitizer"; exit 77; }
         cat "$out.log"

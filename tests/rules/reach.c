@@ -5,14 +5,14 @@
 
 #include "rules/widths.h"
 
-#ifdef KN_SLOW
+#if KN_SANITIZED
 enum { BUDGET = 1 << 16 };
 #else
 enum { BUDGET = 1 << 24 };
 #endif
 
 kn_reach kn_reach_of(const kn_proof *p, const int *dt) {
-#ifdef KN_SLOW
+#if KN_SANITIZED
     static const int index_reach[] = {0, 1000, 60, 12, 6, 3, 2, 2, 2};
 #else
     static const int index_reach[] = {0, 100000, 900, 70, 20, 8, 4, 3, 2};
@@ -37,7 +37,7 @@ kn_reach kn_reach_of(const kn_proof *p, const int *dt) {
 }
 
 bool kn_reach_all(const kn_reach *r, int bytes) {
-#ifdef KN_SLOW
+#if KN_SANITIZED
     if (r->floats > 1) return false;
 #endif
     return (bytes == 1 && r->floats <= 2) || (bytes == 2 && r->floats == 1);

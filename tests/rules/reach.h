@@ -2,15 +2,8 @@
 #ifndef KN_REACH_H
 #define KN_REACH_H
 
+#include "check.h"
 #include "rules_proof.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KN_SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KN_SLOW 1
-#endif
-#endif
 
 enum { KN_PROOF_TYPES = 64 };
 

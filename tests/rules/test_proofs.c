@@ -638,7 +638,7 @@ static int64_t value_at(const kn_graph *g, kn_ref n, const kn_ref *r, const int6
 static void index_expressions_keep_values(void) {
     uint32_t seed = 7;
     long     before = 0, after = 0;
-#ifdef KN_SLOW
+#if KN_SANITIZED
     enum { ROUNDS = 1000 };
 #else
     enum { ROUNDS = 4000 };
