@@ -10,6 +10,7 @@
 enum {
     TILE_ROWS = 8, NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK = 8, BLOCK_LEAST = 4, /* of a transposition */
+    PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     FEW_OPS = 4, PIECE_OPS = 16, /* in a body that is little, and one that copies of are made of */
     STORE_AHEAD = 1024, SHORT_STORE = 16, /* bytes: of less each line would be announced often */
     FOLD_ROUNDS = 20, DOT_ROUNDS = 4, /* registers of a row: of a fold, of sums of products */
@@ -477,6 +478,33 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     return row;
 }
 
+/* Lanes of a block that is read lie pages apart, and between two lines of one page come more pages than the TLB next to
+ * the core has entries, since loops stand between that of the rows and that of the lanes: some rows, or all, go inside
+ * them. Of the outermost loop some stay there, for threads. The place of the loop that is the block's. */
+static int rows_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    int            at = position(nest, row, -1), end = position(nest, lane, -1);
+    int64_t        e = nest->origin[row].extent, pages = 1, bytes = 0;
+    for (int l = at + 1; l <= end; l++) pages *= nest->loop[l].extent;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], lane);
+        if (v->access[i].stored || s == INT64_MAX || stride_in(v, &v->access[i], row) != 1) continue;
+        bytes = KN_MAX(bytes, s * kn_dsize(kg_dtype(v->g, v->access[i].node)));
+    }
+    bool runs = nest->origin[lane].extent * v->machine->vector_bytes >= RUN_LINES * v->lanes * v->machine->line;
+    if (at + 1 >= end || bytes < PAGE || pages <= TLB_PAGES || !runs) return at;
+    if (at == 0) {
+        int64_t some = RUN_LINES * 2 * rows;
+        while (some > rows && e % some) some -= rows;
+        if (some <= rows || e == some) return at;
+        if (!split(v, at, some, KN_AXIS_LOOP, opts, n, cap)) return at;
+        at++, end++;
+    }
+    for (; at + 1 < end && push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = at + 1}, opts, n, cap); at++) {
+    }
+    return at;
+}
+
 static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -497,7 +525,8 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     at = position(nest, lane, -1);
     if (row >= 0) {
         if (!rows) rows = tile_rows(nest->origin[row].extent, most_rows(v, lane, w));
-        if (rows > 1) split(v, position(nest, row, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
+        int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : position(nest, row, -1);
+        if (rows > 1) split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
     if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane))) w = e;
