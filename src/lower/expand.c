@@ -205,31 +205,35 @@ static kn_ref repeat_lanes(kl_grow *e, kn_ref x, const int64_t *like) {
     return kg_expand(e->g, kg_reshape(e->g, x, have, e->rank), like, e->rank);
 }
 
-/* Elements of a tile laid out row by row, those whose place on `axis` is below `most` (the others in full), shifted
- * along it by `from`. */
-static kn_ref tile_places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from) {
-    kn_graph *g  = e->g;
-    kn_ref    at = kg_idx(g, 0);
-    int64_t   stride = 1;
+kn_ref kl_tile_places(kn_graph *g, int64_t *next_id, const int64_t *dims, int rank, int axis, int64_t most,
+                      int64_t from) {
+    kn_ref  at = kg_idx(g, 0);
+    int64_t stride = 1;
     for (int a = rank; a-- > 0; stride *= dims[a]) {
         int64_t size = a == axis ? most : dims[a];
         kn_ref  i    = kg_idx(g, a == axis ? from : 0);
-        if (size > 1) i = kg_op2(g, KN_OP_ADD, i, kg_iota(g, size, e->next_id++, KN_AXIS_UPCAST, rank, a));
+        if (size > 1) i = kg_op2(g, KN_OP_ADD, i, kg_iota(g, size, (*next_id)++, KN_AXIS_UPCAST, rank, a));
         at = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, stride)));
     }
     return at;
 }
 
-/* The tile in LOCAL memory. */
-static kn_ref lay_down(kl_grow *e, kn_ref tile) {
-    kn_graph      *g = e->g;
+kn_ref kl_lay_down(kn_graph *g, int64_t *next_id, int64_t *next_buffer, kn_ref tile) {
     int            rank;
-    const int64_t *dims  = kg_shape(g, tile, &rank);
-    kn_ref         local = kg_buffer(g, e->next_reg++, kg_numel(g, tile), kg_dtype(g, tile), 0, KN_LOCAL);
-    kn_ref         at    = tile_places(e, dims, rank, -1, 0, 0);
-    kn_ref         laid  = kg_store(g, kg_index(g, local, &at, 1), tile, 0);
+    int64_t        dims[KN_MAX_RANK];
+    const int64_t *has = kg_shape(g, tile, &rank);
+    memcpy(dims, has, (size_t)rank * sizeof *dims); /* what is made here may move it */
+    kn_ref local = kg_buffer(g, (*next_buffer)++, kg_numel(g, tile), kg_dtype(g, tile), 0, KN_LOCAL);
+    kn_ref at    = kl_tile_places(g, next_id, dims, rank, -1, 0, 0);
+    kn_ref laid  = kg_store(g, kg_index(g, local, &at, 1), tile, 0);
     return laid ? kg_after(g, local, &laid, 1) : 0;
 }
+
+static kn_ref places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from) {
+    return kl_tile_places(e->g, &e->next_id, dims, rank, axis, most, from);
+}
+
+static kn_ref lay_down(kl_grow *e, kn_ref tile) { return kl_lay_down(e->g, &e->next_id, &e->next_reg, tile); }
 
 static kn_ref take_up(kl_grow *e, kn_ref local, kn_ref at, const int64_t *like) {
     kn_ref x = local ? kg_load(e->g, kg_index(e->g, local, &at, 1)) : 0;
@@ -244,9 +248,9 @@ static bool fill_lanes(kl_grow *e, const kl_sum *s, int64_t *dims, int rank, int
     for (int a = 0; a < rank; a++) size *= dims[a];
     for (int k = 0; k < s->n; k++) {
         kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, out[k]), 0, KN_LOCAL);
-        kn_ref at    = tile_places(e, dims, rank, axis, had, 0);
-        kn_ref more  = tile_places(e, dims, rank, axis, to - had, had);
-        kn_ref all   = tile_places(e, dims, rank, -1, 0, 0);
+        kn_ref at    = places(e, dims, rank, axis, had, 0);
+        kn_ref more  = places(e, dims, rank, axis, to - had, had);
+        kn_ref all   = places(e, dims, rank, -1, 0, 0);
         kn_ref put[] = {kg_store(g, kg_index(g, local, &at, 1), out[k], 0),
                         kg_store(g, kg_index(g, local, &more, 1), s->identity[k], 0)};
         if (!put[0] || !put[1] || !(out[k] = take_up(e, kg_after(g, local, put, 2), all, dims))) return false;
@@ -269,8 +273,8 @@ static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, 
             int64_t like[KN_MAX_RANK], half = dims[a] / 2;
             memcpy(like, dims, (size_t)rank * sizeof *like);
             like[a] = half;
-            kn_ref low = tile_places(e, dims, rank, a, half, 0),
-                   high = tile_places(e, dims, rank, a, half, half);
+            kn_ref low = places(e, dims, rank, a, half, 0),
+                   high = places(e, dims, rank, a, half, half);
             for (int k = 0; k < s->n; k++) {
                 whole[k] = lay_down(e, out[k]);
                 if (!(x[k] = take_up(e, whole[k], low, like)) || !(y[k] = take_up(e, whole[k], high, like)))
@@ -441,14 +445,14 @@ static kn_ref prefix_lanes(kl_grow *e, kn_ref n, kn_ref range, int nloop) {
     kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, x), 0, KN_LOCAL);
     if (!whole || (nloop && !carry_before(e, n, row, e->rank, nloop, &c))) return 0;
     for (int64_t k = 0; k < w; k++) {
-        kn_ref at = tile_places(e, dims, e->rank, axis, 1, k), y = take_up(e, whole, at, row);
+        kn_ref at = places(e, dims, e->rank, axis, 1, k), y = take_up(e, whole, at, row);
         sum       = sum && y ? kg_op2(g, op, sum, y) : y;
         now       = nloop && sum ? kg_op2(g, op, c.before, sum) : sum;
         if (nloop && k == w - 1) now = carry_now(e, &c, now);
         put[k] = now ? kg_store(g, kg_index(g, local, &at, 1), now, 0) : 0;
         if (!put[k]) return 0;
     }
-    return take_up(e, kg_after(g, local, put, (int)w), tile_places(e, dims, e->rank, -1, 0, 0), dims);
+    return take_up(e, kg_after(g, local, put, (int)w), places(e, dims, e->rank, -1, 0, 0), dims);
 }
 
 /* A scan: an accumulator set around its loops, updated and read in each iteration. */

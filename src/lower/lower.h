@@ -135,6 +135,12 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f);
 bool kl_plan(kl_program *p, kn_fault *f);
 bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f);
 
+/* Of Expand: the elements of a tile laid out row by row; of `axis` (-1: none) `most` places, from `from` on. New RANGEs
+ * take *next_id. And a tile that is stored so in a LOCAL buffer, *next_buffer: that, to be read behind the store. */
+kn_ref kl_tile_places(kn_graph *g, int64_t *next_id, const int64_t *dims, int rank, int axis, int64_t most,
+                      int64_t from);
+kn_ref kl_lay_down(kn_graph *g, int64_t *next_id, int64_t *next_buffer, kn_ref tile);
+
 /* The kernel's name and SINK: kind (NULL: E for elementwise, r with a reduction), then the loop extents, as
  * r_64_128_784. */
 bool kl_name_kernel(kl_program *p, kl_kernel *k, const char *kind);

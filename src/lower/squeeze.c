@@ -32,26 +32,11 @@ static bool is_by_elements(const kn_graph *g, kn_ref n) {
     return kn_is_alu(op) || op == KN_OP_BITCAST || op == KN_OP_INDEX;
 }
 
-/* Elements of a tile, laid out row by row. */
-static kn_ref row_by_row(kl_squeeze *s, const int64_t *dims, int rank) {
-    kn_graph *g  = s->g;
-    kn_ref    at = kg_idx(g, 0);
-    int64_t   stride = 1;
-    for (int a = rank; a-- > 0; stride *= dims[a]) {
-        if (dims[a] < 2) continue;
-        kn_ref i = kg_iota(g, dims[a], s->next_id++, KN_AXIS_UPCAST, rank, a);
-        at       = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, stride)));
-    }
-    return at;
-}
-
 /* The elements are put side by side in memory. */
 static kn_ref laid_out(kl_squeeze *s, kn_ref n, const int64_t *dims, int rank) {
-    kn_graph *g     = s->g;
-    kn_ref    local = kg_buffer(g, s->next_buffer++, kg_numel(g, n), kg_dtype(g, n), 0, KN_LOCAL);
-    kn_ref    from  = row_by_row(s, dims, rank), to = row_by_row(s, dims, rank - 1);
-    kn_ref    put   = kg_store(g, kg_index(g, local, &from, 1), n, 0);
-    return put ? kg_load(g, kg_index(g, kg_after(g, local, &put, 1), &to, 1)) : 0;
+    kn_ref local = kl_lay_down(s->g, &s->next_id, &s->next_buffer, n);
+    kn_ref at    = kl_tile_places(s->g, &s->next_id, dims, rank - 1, -1, 0, 0);
+    return local ? kg_load(s->g, kg_index(s->g, local, &at, 1)) : 0;
 }
 
 static kn_ref without_axis(kl_squeeze *s, kn_ref n, const kn_ref *src) {
