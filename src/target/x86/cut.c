@@ -626,7 +626,13 @@ static bool ct_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
 static void ct_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
     const kn_graph *g   = c->g;
     int             ops = 0;
-    bool            more;
+    bool            apart = false, more;
+    for (uint32_t i = 0; i < n && !apart; i++) { /* most kernels have none that could take them apart */
+        kn_ref x = order[i];
+        apart    = kg_op(g, x) == KN_OP_CAST && kx_has_form(c, x) &&
+                2 * c->lanes * ct_value_size(c, kg_dtype(g, kg_at(g, x, 0))) <= bytes;
+    }
+    if (!apart) return;
     for (uint32_t i = 0; i < n; i++) c->dense[order[i]] = ct_could_be_dense(c, order[i], bytes);
     do { /* all that uses one is one as well, or takes it apart: else its sources are none */
         more = false;
