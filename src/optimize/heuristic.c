@@ -658,6 +658,13 @@ static int64_t vectors_of_tile(const ko_view *v) {
     return kn_sat_mul(n, lane_vectors(v, lanes));
 }
 
+/* Loads ask whether they may: with the loop unrolled each copy may know, as beside a border. */
+static bool is_gated(const ko_view *v, int origin) {
+    for (int k = 0; k < v->ngate; k++)
+        if (kg_depends(v->g, v->gate[k], v->nest->origin[origin].range)) return true;
+    return false;
+}
+
 /* A sum of few terms, as of a pool's window or in a product of small matrices, runs through them without a loop. */
 static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     if (v->ops > PIECE_OPS) return;
@@ -668,8 +675,10 @@ static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap)
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
         if (terms > most) { /* the last loop of them at least */
-            int at = position(v->nest, last - 1, KN_AXIS_REDUCE);
-            if (room && at >= 0 && v->nest->loop[at].extent <= SHORT_SUM && last - first > 1)
+            int     at    = position(v->nest, last - 1, KN_AXIS_REDUCE);
+            int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
+            bool    gates = e <= 2 * SHORT_SUM && e * vectors_of_tile(v) <= SHORT_CODE && is_gated(v, last - 1);
+            if (room && (e <= SHORT_SUM || gates) && last - first > 1)
                 split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
             continue;
         }
