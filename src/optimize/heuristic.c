@@ -669,7 +669,8 @@ static bool is_gated(const ko_view *v, int origin) {
 static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     if (v->ops > PIECE_OPS) return;
     bool    room = tile_registers(v) >= 2 * BLOCK; /* for what the copies load */
-    int64_t most = room && product ? KN_MIN(2 * SHORT_SUM, KN_MAX(SHORT_SUM, SHORT_CODE / vectors_of_tile(v))) : SHORT_SUM;
+    int64_t most = room && product ? KN_MIN(2 * SHORT_SUM, KN_MAX(SHORT_SUM, SHORT_CODE / vectors_of_tile(v)))
+                                   : SHORT_SUM;
     for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
