@@ -401,14 +401,17 @@ static int find_row(const ko_view *v, int lane) {
     return row;
 }
 
+static bool is_gated(const ko_view *v, int origin) {
+    for (int k = 0; k < v->ngate; k++)
+        if (kg_depends(v->g, v->gate[k], v->nest->origin[origin].range)) return true;
+    return false;
+}
+
 /* A short row of parts that gates tell from one another: lanes of all of it know on which side they are. */
 static bool row_of_parts(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
     if (!v->machine->masks || v->outputs < v->nest->norigin || v->narrow) return false;
-    if (e > 4 * v->wide || e % v->lanes) return false;
-    for (int k = 0; k < v->ngate; k++)
-        if (kg_depends(v->g, v->gate[k], v->nest->origin[lane].range)) return true;
-    return false;
+    return e <= 4 * v->wide && e % v->lanes == 0 && is_gated(v, lane);
 }
 
 /* The loop that has side by side what lanes read or write far apart; -1: none. */
@@ -485,14 +488,14 @@ static int rows_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts
     const kn_nest *nest = v->nest;
     int            at = position(nest, row, -1), end = position(nest, lane, -1);
     int64_t        e = nest->origin[row].extent, pages = 1, bytes = 0;
-    for (int l = at + 1; l <= end; l++) pages *= nest->loop[l].extent;
+    for (int l = at + 1; l <= end; l++) pages = kn_sat_mul(pages, nest->loop[l].extent);
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = stride_in(v, &v->access[i], lane);
-        if (v->access[i].stored || s == INT64_MAX || stride_in(v, &v->access[i], row) != 1) continue;
-        bytes = KN_MAX(bytes, s * kn_dsize(kg_dtype(v->g, v->access[i].node)));
+        if (v->access[i].stored || s < 2 || s == INT64_MAX || stride_in(v, &v->access[i], row) != 1) continue;
+        bytes = KN_MAX(bytes, kn_sat_mul(s, kn_dsize(kg_dtype(v->g, v->access[i].node))));
     }
-    bool runs = nest->origin[lane].extent * v->machine->vector_bytes >= RUN_LINES * v->lanes * v->machine->line;
-    if (at + 1 >= end || bytes < PAGE || pages <= TLB_PAGES || !runs) return at;
+    int64_t run = RUN_LINES * v->lanes * v->machine->line / v->machine->vector_bytes; /* elements */
+    if (at + 1 >= end || bytes < PAGE || pages <= TLB_PAGES || nest->origin[lane].extent < run) return at;
     if (at == 0) {
         int64_t some = RUN_LINES * 2 * rows;
         while (some > rows && e % some) some -= rows;
@@ -658,13 +661,6 @@ static int64_t vectors_of_tile(const ko_view *v) {
     return kn_sat_mul(n, lane_vectors(v, lanes));
 }
 
-/* Loads ask whether they may: with the loop unrolled each copy may know, as beside a border. */
-static bool is_gated(const ko_view *v, int origin) {
-    for (int k = 0; k < v->ngate; k++)
-        if (kg_depends(v->g, v->gate[k], v->nest->origin[origin].range)) return true;
-    return false;
-}
-
 /* A sum of few terms, as of a pool's window or in a product of small matrices, runs through them without a loop. */
 static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     if (v->ops > PIECE_OPS) return;
@@ -675,12 +671,12 @@ static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap)
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
-        if (terms > most) { /* the last loop of them at least */
+        if (terms > most) { /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
-            bool    gates = e <= 2 * SHORT_SUM && e * vectors_of_tile(v) <= SHORT_CODE && is_gated(v, last - 1);
+            bool    gates = e <= 2 * SHORT_SUM && e <= SHORT_CODE / vectors_of_tile(v) && is_gated(v, last - 1);
             if (room && (e <= SHORT_SUM || gates) && last - first > 1)
-                split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+                split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
             continue;
         }
         most /= KN_MAX(terms, 1); /* of sums in sums, together */
