@@ -229,7 +229,7 @@ kn_ref kl_lay_down(kn_graph *g, int64_t *next_id, int64_t *next_buffer, kn_ref t
     return laid ? kg_after(g, local, &laid, 1) : 0;
 }
 
-static kn_ref places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from) {
+static kn_ref tile_places(kl_grow *e, const int64_t *dims, int rank, int axis, int64_t most, int64_t from) {
     return kl_tile_places(e->g, &e->next_id, dims, rank, axis, most, from);
 }
 
@@ -248,9 +248,9 @@ static bool fill_lanes(kl_grow *e, const kl_sum *s, int64_t *dims, int rank, int
     for (int a = 0; a < rank; a++) size *= dims[a];
     for (int k = 0; k < s->n; k++) {
         kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, out[k]), 0, KN_LOCAL);
-        kn_ref at    = places(e, dims, rank, axis, had, 0);
-        kn_ref more  = places(e, dims, rank, axis, to - had, had);
-        kn_ref all   = places(e, dims, rank, -1, 0, 0);
+        kn_ref at    = tile_places(e, dims, rank, axis, had, 0);
+        kn_ref more  = tile_places(e, dims, rank, axis, to - had, had);
+        kn_ref all   = tile_places(e, dims, rank, -1, 0, 0);
         kn_ref put[] = {kg_store(g, kg_index(g, local, &at, 1), out[k], 0),
                         kg_store(g, kg_index(g, local, &more, 1), s->identity[k], 0)};
         if (!put[0] || !put[1] || !(out[k] = take_up(e, kg_after(g, local, put, 2), all, dims))) return false;
@@ -273,8 +273,8 @@ static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, 
             int64_t like[KN_MAX_RANK], half = dims[a] / 2;
             memcpy(like, dims, (size_t)rank * sizeof *like);
             like[a] = half;
-            kn_ref low = places(e, dims, rank, a, half, 0),
-                   high = places(e, dims, rank, a, half, half);
+            kn_ref low = tile_places(e, dims, rank, a, half, 0),
+                   high = tile_places(e, dims, rank, a, half, half);
             for (int k = 0; k < s->n; k++) {
                 whole[k] = lay_down(e, out[k]);
                 if (!(x[k] = take_up(e, whole[k], low, like)) || !(y[k] = take_up(e, whole[k], high, like)))
@@ -445,14 +445,14 @@ static kn_ref prefix_lanes(kl_grow *e, kn_ref n, kn_ref range, int nloop) {
     kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, x), 0, KN_LOCAL);
     if (!whole || (nloop && !carry_before(e, n, row, e->rank, nloop, &c))) return 0;
     for (int64_t k = 0; k < w; k++) {
-        kn_ref at = places(e, dims, e->rank, axis, 1, k), y = take_up(e, whole, at, row);
+        kn_ref at = tile_places(e, dims, e->rank, axis, 1, k), y = take_up(e, whole, at, row);
         sum       = sum && y ? kg_op2(g, op, sum, y) : y;
         now       = nloop && sum ? kg_op2(g, op, c.before, sum) : sum;
         if (nloop && k == w - 1) now = carry_now(e, &c, now);
         put[k] = now ? kg_store(g, kg_index(g, local, &at, 1), now, 0) : 0;
         if (!put[k]) return 0;
     }
-    return take_up(e, kg_after(g, local, put, (int)w), places(e, dims, e->rank, -1, 0, 0), dims);
+    return take_up(e, kg_after(g, local, put, (int)w), tile_places(e, dims, e->rank, -1, 0, 0), dims);
 }
 
 /* A scan: an accumulator set around its loops, updated and read in each iteration. */
