@@ -2,8 +2,6 @@
  * memory), computes right otherwise, and gives everything back. */
 #include "api.h"
 
-enum { AT_MOST = KN_SANITIZED ? 600 : 3000 }; /* allocations that fail */
-
 typedef struct heap {
     long   count, fail_at; /* the fail_at-th allocation fails; 0: none */
     bool   for_good;       /* and all after it */
@@ -69,7 +67,7 @@ static void failing_allocations(bool for_good) {
     heap h        = {0};
     CHECK(program(&h, "INTERP", &finished) && finished);
     CHECK_EQ(h.bytes, 0);
-    long total = h.count, step = total > AT_MOST ? total / AT_MOST + 1 : 1;
+    long total = h.count, step = total > 3000 ? total / 3000 + 1 : 1;
     for (long n = 1 + for_good * (step / 2); n <= total; n += step) {
         h          = (heap){.fail_at = n, .for_good = for_good};
         bool right = program(&h, "INTERP", &finished);
