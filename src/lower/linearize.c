@@ -47,6 +47,7 @@ typedef struct kl_run_order {
     uint8_t        *held;              /* per item: a register has it behind what stands */
     uint8_t        *used;              /* per item: by one of the run (1, or AWAITED); then if it takes a register */
     uint8_t        *written;           /* per node: storage that the kernel writes */
+    bool            halves;            /* both halves of two registers are made at once */
 } kl_run_order;
 
 static int innermost(const kn_graph *g, kn_ref n, const kl_loop *loop, const int *of_range, int none) {
@@ -96,6 +97,23 @@ static int next_need(kl_run_order *o, int at, bool last_first) {
     return need;
 }
 
+/* What two STOREs put into LOCAL memory, as registers that are put in turns are, and x loads a half of: the AFTER; 0:
+ * it does not. */
+static kn_ref both_halves(const kn_graph *g, kn_ref x) {
+    kn_ref from = kg_op(g, x) == KN_OP_LOAD ? kg_at(g, kg_at(g, x, 0), 0) : 0;
+    if (!from || kg_op(g, from) != KN_OP_AFTER || kg_nsrc(g, from) != 3 || kg_space(g, from) != KN_LOCAL) return 0;
+    return kg_op(g, kg_at(g, from, 1)) == KN_OP_STORE && kg_op(g, kg_at(g, from, 2)) == KN_OP_STORE ? from : 0;
+}
+
+/* The LOAD of the other half of what item `at` loads, where it does not stand yet; NOWHERE: there is none. */
+static int other_half(const kl_run_order *o, int at) {
+    enum { NEAR = 4 }; /* made one after the other */
+    kn_ref from = both_halves(o->g, o->item[at].node);
+    for (int i = KN_MAX(at - NEAR, o->from); from && i < KN_MIN(at + NEAR + 1, o->to); i++)
+        if (both_halves(o->g, o->item[i].node) == from && o->next[i] != UINT32_MAX) return i;
+    return NOWHERE;
+}
+
 /* Item `root` of the run, behind what it needs. Returns how many items are in order then. */
 static int put_run(kl_run_order *o, int root, int *effect, int m) {
     int top = 0;
@@ -113,6 +131,8 @@ static int put_run(kl_run_order *o, int root, int *effect, int m) {
         *effect += kg_op(o->g, o->item[at].node) == KN_OP_STORE && o->used[at] != AWAITED;
         o->next[at]       = UINT32_MAX;
         top--;
+        int other = o->halves ? other_half(o, at) : NOWHERE;
+        if (other != NOWHERE) o->stack[top++] = other;
     }
     return m;
 }
@@ -141,9 +161,15 @@ static int more_before(const kl_run_order *o, int i) {
     return more;
 }
 
+/* Item `at` is used behind what stands: a register has it. */
+static void hold(kl_run_order *o, int at, int *live) {
+    if (!o->held[at]) live[bank_of(o, o->item[at].node)] += o->used[at];
+    o->held[at] = 1;
+}
+
 /* Of a run in that order: users in the run, and whether a value takes a register; the most values that are held at a
- * time, by bank. */
-static void count_users(kl_run_order *o, const int *order, int n, int *most) {
+ * time, by bank. `through`: of what both halves are made as well, until they are. */
+static void count_held(kl_run_order *o, const int *order, int n, bool through, int *most) {
     int live[BANKS] = {0};
     memset(most, 0, BANKS * sizeof *most);
     for (int k = 0; k < n; k++) {
@@ -160,14 +186,20 @@ static void count_users(kl_run_order *o, const int *order, int n, int *most) {
             int at = o->place[kg_at(o->g, x, s)];
             if (at == NOWHERE) continue;
             o->next[at]++;
-            if (!o->held[at]) live[bank_of(o, o->item[at].node)] += o->used[at];
-            o->held[at] = 1;
+            hold(o, at, live);
+        }
+        kn_ref both = through ? both_halves(o->g, x) : 0;
+        for (uint32_t s = 1; both && s < kg_nsrc(o->g, both); s++) {
+            int at = o->place[kg_at(o->g, kg_at(o->g, both, s), 1)];
+            if (at != NOWHERE) hold(o, at, live);
         }
         for (int b = 0; b < BANKS; b++) most[b] = KN_MAX(most[b], live[b]);
         live[bank_of(o, x)] -= o->used[i] && o->held[i];
         o->held[i] = 0;
     }
 }
+
+static void count_users(kl_run_order *o, const int *order, int n, int *most) { count_held(o, order, n, false, most); }
 
 /* One user less; what waits for none any more is ready, in depth-first order. */
 static int let_stand(kl_run_order *o, int i, int nready) {
@@ -365,9 +397,44 @@ static const int *choose_order(kl_run_order *o, int n) {
     return best;
 }
 
-static int order_run(kl_run_order *o, kn_ref *out, int m) {
+/* The run, depth first from what nothing of it uses. Returns how many items are in order. */
+static int put_all(kl_run_order *o, bool halves) {
     const kn_graph *g = o->g;
     int             n = 0, effect = 0;
+    o->halves         = halves;
+    memset(&o->used[o->from], 0, (size_t)(o->to - o->from) * sizeof *o->used);
+    memset(&o->next[o->from], 0, (size_t)(o->to - o->from) * sizeof *o->next);
+    for (int i = o->from; i < o->to; i++) {
+        kn_ref x = o->item[i].node;
+        for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
+            int s = o->place[kg_at(g, x, k)];
+            if (s != NOWHERE) o->used[s] = k && kg_op(g, x) == KN_OP_AFTER ? AWAITED : KN_MAX(o->used[s], 1);
+        }
+    }
+    for (int i = o->from; i < o->to; i++)
+        if (!o->used[i]) n = put_run(o, i, &effect, n);
+    return n;
+}
+
+/* The order of a run, of *n items. Where registers are put in turns, each half stands where it is wanted, or, if that
+ * takes more registers than are left and this fewer, both at once. */
+static const int *order_of(kl_run_order *o, bool halves, int *n) {
+    int most[2][BANKS];
+    *n               = put_all(o, false);
+    const int *order = choose_order(o, *n);
+    if (!halves) return order;
+    count_held(o, order, *n, true, most[0]);
+    if (!too_many(o, most[0])) return order;
+    put_all(o, true);
+    count_held(o, o->depth_first, *n, true, most[1]);
+    if (too_many(o, most[1]) < too_many(o, most[0])) return o->depth_first;
+    put_all(o, false);
+    return choose_order(o, *n);
+}
+
+static int order_run(kl_run_order *o, kn_ref *out, int m) {
+    const kn_graph *g = o->g;
+    bool            halves = false;
     for (int i = o->from; i < o->to; i++) o->place[o->item[i].node] = i;
     for (int i = o->from; i < o->to; i++) {
         kn_ref x = o->item[i].node, st = reached(g, x);
@@ -376,14 +443,10 @@ static int order_run(kl_run_order *o, kn_ref *out, int m) {
             o->before[i]   = o->touched[st];
             o->touched[st] = i;
         }
-        for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
-            int s = o->place[kg_at(g, x, k)];
-            if (s != NOWHERE) o->used[s] = k && kg_op(g, x) == KN_OP_AFTER ? AWAITED : KN_MAX(o->used[s], 1);
-        }
+        halves |= both_halves(g, x) != 0;
     }
-    for (int i = o->from; i < o->to; i++)
-        if (!o->used[i]) n = put_run(o, i, &effect, n);
-    const int *order = choose_order(o, n);
+    int        n;
+    const int *order = order_of(o, halves, &n);
     for (int k = 0; k < n; k++) out[m + k] = o->item[order[k]].node;
     for (int i = o->from; i < o->to; i++) {
         kn_ref st = reached(g, o->item[i].node);
