@@ -254,6 +254,24 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     return 0;
 }
 
+/* Bytes that lie apart, where another lane loop has their neighbours: a block that registers turn. Shuffles for each of
+ * its vectors; 0: there is none. Blocks of longer ones cost what lanes one by one do: measured (docs/decisions.md). */
+static double in_block(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    enum { STEPS = 4 };
+    if (!m->turns || s->size > 1 || s->gate || h->extent[lane] != KO_BYTE_BLOCK) return 0;
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= 1 &&
+            h->extent[l] >= KO_BYTE_BLOCK)
+            return STEPS;
+    return 0;
+}
+
+/* Shuffles for each vector of an access that jumps; 0: it takes its lanes one by one. */
+static double shuffles(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    double turns = in_turns(h, s, m, lane);
+    return turns > 0 ? turns : in_block(h, s, m, lane) * (s->store ? EXTRACT : INSERT);
+}
+
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
  * the lanes. */
 static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
@@ -263,7 +281,7 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
     if (lane < 0 || !(s->on & h->origin[lane])) return 1;
-    if (jumps(h, s, lane) && !in_turns(h, s, m, lane)) return h->extent[lane];
+    if (jumps(h, s, lane) && !shuffles(h, s, m, lane)) return h->extent[lane];
     int64_t lanes = h->nest->loop[lane].extent, n = ko_vectors(lanes, KN_MAX(m->vector_bytes / s->size, 1));
     *bytes = (double)(lanes * s->size) / (double)n;
     return (double)n;
@@ -273,7 +291,7 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
 static double with_tails(const ko_shape *h, const ko_site *s, const kn_machine *m) {
     int    lane  = lane_of(h, s);
     double times = 1;
-    bool   apart = lane < 0 || (jumps(h, s, lane) && !in_turns(h, s, m, lane));
+    bool   apart = lane < 0 || (jumps(h, s, lane) && !shuffles(h, s, m, lane));
     for (int l = 0; l < h->nest->nloop; l++) {
         const kn_loop   *at = &h->nest->loop[l];
         const kn_origin *o  = &h->nest->origin[at->origin];
@@ -314,7 +332,7 @@ static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, 
 static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine *m) {
     int lane = lane_of(h, s);
     if (!jumps(h, s, lane)) return 0.5;
-    double turns = in_turns(h, s, m, lane);
+    double turns = shuffles(h, s, m, lane);
     if (turns > 0) return turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 : lanes % each != 0;

@@ -425,8 +425,20 @@ static int turned_row(const ko_view *v, int lane) {
     return -1;
 }
 
-/* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has. Bytes go one
- * by one, more of them in a row. False: registers are too few for one. */
+/* There are registers for whole blocks of bytes, of each access that is turned. */
+static bool turns_bytes(const ko_view *v, int lane, int turned) {
+    int64_t held = KO_BYTE_BLOCK / 4; /* for the rest */
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = stride_in(v, &v->access[i], lane);
+        if (kg_dtype(v->g, v->access[i].node) == KN_BOOL) return false; /* masks have them */
+        if (s != 0 && s != 1) held += KO_BYTE_BLOCK;
+    }
+    return v->machine->turns && held <= tile_registers(v) && v->nest->origin[lane].extent >= KO_BYTE_BLOCK &&
+           v->nest->origin[turned].extent >= KO_BYTE_BLOCK;
+}
+
+/* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
+ * as many, which registers turn, or one by one, more of them in a row. False: registers are too few for one. */
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
     for (int i = 0; i < v->naccess; i++)
         if (rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[turned])
@@ -434,6 +446,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     int64_t b = tile_registers(v) < 2 * BLOCK ? BLOCK_LEAST : BLOCK, bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
+    if (bytes && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
     return tile_registers(v) >= 2 * b;
 }
 
@@ -518,7 +531,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     v->turned    = beside >= 0;
     int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
     if (beside >= 0 && rows == BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
-        /* blocks side by side, to the end of the line; not bytes, which no register turns */
+        /* blocks side by side, to the end of the line; not bytes, of which a block takes all registers */
         rows = KN_MIN(KN_MAX(rows, line), nest->origin[beside].extent);
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
     if (beside >= 0) row = beside;

@@ -83,8 +83,8 @@ typedef struct kn_nest {
 } kn_nest;
 
 /* Rows of lanes that are put in turns as they are stored, at most; elements from lane to lane that take a shuffle a
- * register. */
-enum { KO_IN_TURNS = 8, KO_NEAR = 4 };
+ * register; rows and lanes of bytes that registers turn. */
+enum { KO_IN_TURNS = 8, KO_NEAR = 4, KO_BYTE_BLOCK = 16 };
 
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }

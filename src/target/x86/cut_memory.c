@@ -308,10 +308,10 @@ static bool cm_interleave(kx_cut *c, int dt, kn_ref *x, int count, int w) {
     return x[count - 1] != 0;
 }
 
-/* Two registers of words are put in turns by one instruction for each of the two that come of it; every second of their
- * lanes takes one of three steps, or on AVX2 none. */
+/* Two registers of bytes or words are put in turns by one instruction for each of the two that come of it; every second
+ * of their lanes takes one of three steps, or on AVX2, and of bytes, none. */
 static bool cm_unpacks(const kx_cut *c, int dt, int w) {
-    return kn_dsize(dt) == 2 && w == 8 && kx_interleaves(c->avx512, dt, 2, w);
+    return kn_dsize(dt) <= 2 && w * kn_dsize(dt) == 16 && kx_interleaves(c->avx512, dt, 2, w);
 }
 
 /* So many registers of as many lanes can be turned. */
