@@ -531,8 +531,8 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
     v->turned    = beside >= 0;
     int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
     if (beside >= 0 && rows == BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
-        /* blocks side by side, to the end of the line; not bytes, of which a block takes all registers */
-        rows = KN_MIN(KN_MAX(rows, line), nest->origin[beside].extent);
+        /* blocks side by side, to the end of the line, or two lines; not bytes, of which a block takes all registers */
+        rows = KN_MIN(KN_MAX(2 * rows, line), nest->origin[beside].extent);
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
     if (beside >= 0) row = beside;
     for (int l = 0; l < nest->nloop; l++)
