@@ -145,21 +145,13 @@ static bool reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
 
 static bool may_be_lane(const ko_view *v, int o);
 
-/* What is read moves with that loop: its iterations are not one value over and over. */
-static bool is_read_along(const ko_view *v, int origin) {
-    for (int i = 0; i < v->naccess; i++)
-        if (!v->access[i].stored && stride_in(v, &v->access[i], origin) != 0) return true;
-    return false;
-}
-
 /* The loop whose rows a store puts in turns, lane by lane; all of it, and nothing else, lies between two lanes. */
 static const kn_origin *rows_in_turns(const ko_view *v, const ko_access *a, int lane) {
     int64_t s = stride_in(v, a, lane);
     if (!a->stored || !v->machine->turns || v->outputs < v->nest->norigin || s < 2 || s > KO_IN_TURNS) return NULL;
     if (v->nest->origin[lane].extent < v->lanes) return NULL;
     for (int o = 0; o < v->outputs; o++)
-        if (o != lane && v->nest->origin[o].extent == s && stride_in(v, a, o) == 1 && may_be_lane(v, o) &&
-            is_read_along(v, o))
+        if (o != lane && v->nest->origin[o].extent == s && stride_in(v, a, o) == 1 && may_be_lane(v, o))
             return &v->nest->origin[o];
     return NULL;
 }
@@ -765,6 +757,14 @@ static int64_t bytes_a_round(const ko_view *v, const ko_access *a, bool sets_pac
     return 0;
 }
 
+/* Bytes of a row of lanes. */
+static int64_t bytes_of_lanes(const ko_view *v, int lane, int dtype) {
+    int64_t w = kn_dsize(dtype);
+    for (int l = 0; l < v->nest->nloop; l++)
+        if (v->nest->loop[l].origin == lane && ko_is_lane(v->nest->loop[l].type)) w *= v->nest->loop[l].extent;
+    return w;
+}
+
 /* A run of the lanes may begin where no register's worth of bytes does, and so lie in two lines. */
 static bool lies_across(const ko_view *v, const ko_access *a, int lane) {
     int64_t whole = v->lanes, rest = a->form.base % whole;
@@ -788,6 +788,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         bool across = much && lies_across(v, &v->access[i], lane);
         if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
+        if (bytes_of_lanes(v, lane, kg_dtype(v->g, v->access[i].node)) < SHORT_STORE) continue;
         if (bytes < (v->turned ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
         ahead.more = v->turned ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
         push(v, ahead, opts, n, cap);
