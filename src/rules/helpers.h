@@ -15,6 +15,7 @@ kn_ref kn_rule_bounds(kn_rw *rw, kn_ref n);    /* an integer or bool that can on
 kn_ref kn_rule_order(kn_rw *rw, kn_ref n);     /* constants right, then ascending ids */
 kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n); /* x / c = x * (1 / c) where that is exact */
 bool   kn_rule_is_one(kn_rw *rw, kn_ref a); /* a scalar */
+bool   kn_rule_is_of_rows(kn_rw *rw, kn_ref a); /* one value for all lanes of a row */
 bool   kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b); /* one is a scalar and the other a tile */
 /* index.c: index arithmetic by affine forms */
 kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n);

@@ -68,18 +68,6 @@ static uint32_t eg_ends(const kx_writer *e, uint32_t at, uint32_t *gates) {
     return 0;
 }
 
-bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
-    const kx_plan *p = e->p;
-    uint32_t       at = e->at + 1, gates;
-    if (p->list[e->at] != n) return false; /* made again */
-    while (at < p->n && (!p->value[p->list[at]].needed || p->value[p->list[at]].folded)) at++;
-    if (at == p->n || eg_is_moved(e, at)) return false;
-    kn_ref x = p->list[at];
-    if (kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3 || kg_at(e->g, x, 2) != n) return false;
-    if (eg_ends(e, at, &gates)) return gates == p->value[n].uses;
-    return p->value[n].uses == 1 && kg_op(e->g, kg_at(e->g, x, 1)) == KN_OP_CONST; /* made without a flag changed */
-}
-
 /* A LOAD to a register of vectors, of nothing but general registers and a constant: what is set up for it may be so
  * before the loads ahead of it. */
 static bool eg_stands_ahead(const kx_writer *e, kn_ref n) {
@@ -90,6 +78,21 @@ static bool eg_stands_ahead(const kx_writer *e, kn_ref n) {
     if (!v->needed || v->folded || v->part || v->same || v->bank != KX_BANK_VEC || v->reg < 0) return false;
     kx_address_of(g, kg_at(g, n, 0), &a);
     return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
+}
+
+bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
+    const kx_plan *p = e->p;
+    uint32_t       at = e->at + 1, gates;
+    if (p->list[e->at] != n) return false; /* made again */
+    while (at < p->n && (!p->value[p->list[at]].needed || p->value[p->list[at]].folded)) at++;
+    if (at == p->n || eg_is_moved(e, at)) return false;
+    kn_ref x = p->list[at];
+    if (kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3 || kg_at(e->g, x, 2) != n) return false;
+    if (eg_ends(e, at, &gates)) return gates == p->value[n].uses;
+    if (p->value[n].uses == 1) return kg_op(e->g, kg_at(e->g, x, 1)) == KN_OP_CONST; /* made without a flag changed */
+    uint32_t to = at;
+    while (to < p->n && !eg_is_moved(e, to) && eg_stands_ahead(e, p->list[to]) && kg_at(e->g, p->list[to], 2) == n) to++;
+    return to - at == p->value[n].uses;
 }
 
 /* Starts to leave out n where its gate is false, with all that goes on to a STORE; else with the LOADs behind it that
