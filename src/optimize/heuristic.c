@@ -666,6 +666,21 @@ static int64_t vectors_of_tile(const ko_view *v) {
     return kn_sat_mul(n, lane_vectors(v, lanes));
 }
 
+/* A comparison of indices moves with that loop and else with none that is not all in the tile: as of a sum up to each
+ * row. Copies know what comes of it. */
+static bool is_decided(const ko_view *v, int origin) {
+    for (int k = 0; k < v->nlimit; k++) {
+        bool decided = kg_depends(v->g, v->limit[k], v->nest->origin[origin].range);
+        for (int l = 0; l < v->nest->nloop && decided; l++) {
+            const kn_loop *at = &v->nest->loop[l];
+            if (at->origin != origin && !ko_is_lane(at->type))
+                decided = !kg_depends(v->g, v->limit[k], v->nest->origin[at->origin].range);
+        }
+        if (decided) return true;
+    }
+    return false;
+}
+
 /* A sum of few terms, as of a pool's window or in a product of small matrices, runs through them without a loop. */
 static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     if (v->ops > PIECE_OPS) return;
@@ -680,7 +695,8 @@ static void unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap)
             int     at    = position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
             bool    gates = e <= 2 * SHORT_SUM && e <= SHORT_CODE / vectors_of_tile(v) && is_gated(v, last - 1);
-            if (room && (e <= SHORT_SUM || gates) && last - first > 1)
+            bool    known = e <= 2 * SHORT_SUM && e <= 2 * SHORT_CODE / vectors_of_tile(v) && is_decided(v, last - 1);
+            if (room && (((e <= SHORT_SUM || gates) && last - first > 1) || known))
                 split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
             continue;
         }
