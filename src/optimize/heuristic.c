@@ -513,6 +513,12 @@ static int rows_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts
     return at;
 }
 
+/* Sums side by side of what takes long to compute: what a tile leaves over would wait for all of it once more. */
+static bool row_of_sums(const ko_view *v, int lane, int64_t w) {
+    int64_t e = v->nest->origin[lane].extent;
+    return v->outputs < v->nest->norigin && !v->narrow && v->ops >= PIECE_OPS && e > w && e % w && e <= 2 * v->wide;
+}
+
 static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -537,7 +543,7 @@ static void output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, in
         if (rows > 1) split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = position(nest, lane, KN_AXIS_LOOP);
     }
-    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane))) w = e;
+    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_sums(v, lane, w))) w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
