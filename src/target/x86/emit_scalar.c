@@ -2,6 +2,7 @@
  * registers, those narrower than f32 as f32, rounded after every op. rax, rcx and rdx are for sequences. */
 #include "target/x86/emit.h"
 
+#include <math.h>
 #include <string.h>
 
 static kn_ref es_src(const kx_writer *e, kn_ref n, uint32_t k) {
@@ -415,9 +416,12 @@ static void es_extreme_real(kx_writer *e, kn_ref n) {
                                   : KX_VMINSS,
                             0, d, b, a.mem ? KX_IN_MEM : a.reg),
                       &a));
-    kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, b, b));
-    es_jump(e, KXCC_NP, done);
-    kx_move_vec(e, d, b, 16);
+    kn_ref known = es_src(e, n, 1);
+    if (kg_op(e->g, known) != KN_OP_CONST || isnan(kg_const_float(e->g, known))) {
+        kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, b, b));
+        es_jump(e, KXCC_NP, done);
+        kx_move_vec(e, d, b, 16);
+    }
     kx_here(e, done);
     kx_done(e, n, d);
 }
