@@ -149,7 +149,8 @@ static bool may_be_lane(const ko_view *v, int o);
 static const kn_origin *rows_in_turns(const ko_view *v, const ko_access *a, int lane) {
     int64_t s = stride_in(v, a, lane);
     if (!a->stored || !v->machine->turns || v->outputs < v->nest->norigin || s < 2 || s > KO_IN_TURNS) return NULL;
-    if (v->nest->origin[lane].extent < v->lanes) return NULL;
+    int64_t e = v->nest->origin[lane].extent;
+    if (e < v->lanes && (2 * e < v->lanes || e & (e - 1))) return NULL; /* half a register is turned as well */
     for (int o = 0; o < v->outputs; o++)
         if (o != lane && v->nest->origin[o].extent == s && stride_in(v, a, o) == 1 && may_be_lane(v, o))
             return &v->nest->origin[o];
@@ -434,7 +435,7 @@ static bool turns_bytes(const ko_view *v, int lane, int turned) {
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
     for (int i = 0; i < v->naccess; i++)
         if (rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[turned])
-            return *rows = v->nest->origin[turned].extent, *w = v->lanes, true;
+            return *rows = v->nest->origin[turned].extent, *w = KN_MIN(v->lanes, v->nest->origin[lane].extent), true;
     int64_t b = tile_registers(v) < 2 * BLOCK ? BLOCK_LEAST : BLOCK, bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
