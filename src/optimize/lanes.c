@@ -1,0 +1,284 @@
+/* lanes.c - options of output loops: lanes, rows of a tile beside them, blocks that are turned, pieces. */
+#include "optimize/view.h"
+
+enum {
+    NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
+    BLOCK_LEAST = 4, /* of a transposition */
+    PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
+    FEW_OPS = 4 /* in a body that is little */
+};
+
+/* Terms of a sum that will have no loop; 0: of one that has, or of none. */
+static int64_t short_terms(const ko_view *v) {
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+    return v->outputs < v->nest->norigin && terms <= KO_SHORT_SUM ? terms : 0;
+}
+
+/* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers; or, where the loop of
+ * the lanes is the innermost one, what is broadcast for all terms, and their vectors. */
+static int64_t most_rows(const ko_view *v, int lane, int64_t w) {
+    int64_t nv  = ko_lane_vectors(v, w), terms = w < v->nest->origin[lane].extent ? short_terms(v) : 0;
+    int64_t fit = terms ? (ko_tile_registers(v) - (terms + 1) * nv) / terms : (ko_tile_registers(v) - nv) / nv;
+    return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? KO_TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
+}
+
+/* Lanes for an END beside the main tile: its last loop, where everything in it walks by one or stands still. */
+void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
+    int last = -1;
+    for (int o = 0; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].closer == closer) last = o;
+    if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], last);
+        if (s != 0 && s != 1) return;
+    }
+    int64_t e = v->nest->origin[last].extent;
+    int64_t width = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
+    ko_split(v, ko_position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
+}
+
+/* A sum or a scan that walks whole rows: many lanes make each row it touches worth its page. */
+static bool wide_sums(const ko_view *v, int lane) {
+    bool sums = false, scan = false;
+    if (v->nest->origin[lane].extent < 4 * v->lanes) return false;
+    for (int o = 0; o < v->outputs; o++) scan |= o != lane && v->nest->origin[o].scanned;
+    for (int i = 0; i < v->naccess; i++)
+        sums |= (v->access[i].reduce || scan) && ko_stride_in(v, &v->access[i], lane) == 1;
+    return sums;
+}
+
+/* Vectors of each sum then: all sums have theirs, and two are loaded at a time. */
+static int64_t wide_vectors(const ko_view *v) {
+    int64_t sums = 0;
+    kn_ref  last = 0;
+    for (int o = v->outputs; o < v->nest->norigin; o++) {
+        sums += v->nest->origin[o].closer != last;
+        last = v->nest->origin[o].closer;
+    }
+    return KN_MAX(KN_MIN((ko_tile_registers(v) - 2) / KN_MAX(sums, 1), (int64_t)8), (int64_t)1);
+}
+
+/* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and
+ * is copied first, as its rows lie far apart. The PARAM's slot, -1 none. */
+static int64_t panel_of(const ko_view *v, int lane, int row, int64_t w) {
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        kn_ref           p = kg_at(v->g, a->node, 0);
+        if (!a->reduce || ko_stride_in(v, a, lane) != 1 || ko_stride_in(v, a, row) != 0 || kg_op(v->g, p) != KN_OP_PARAM)
+            continue;
+        double rows = 1; /* of the panel */
+        for (int o = 0; o < v->nest->norigin; o++)
+            if (v->nest->origin[o].reduce && kg_depends(v->g, a->node, v->nest->origin[o].range))
+                rows *= (double)v->nest->origin[o].extent;
+        double bytes = rows * kn_dsize(kg_dtype(v->g, p)), all = bytes * (double)v->nest->origin[lane].extent;
+        double near  = (double)v->machine->cache[KN_L2] / 2;
+        int    l = ko_position(v->nest, lane, KN_AXIS_LOOP), r = ko_position(v->nest, row, KN_AXIS_LOOP);
+        if (all < near || l < 0 || r < 0 || bytes * (double)w > KN_MIN(near, (double)KN_STAGE_BYTES)) continue;
+        return kg_field(v->g, p, KN_F_PARAM_slot);
+    }
+    return -1;
+}
+
+static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
+    int64_t slot = panel_of(v, lane, row, w);
+    int     l = ko_position(v->nest, lane, KN_AXIS_LOOP), r = ko_position(v->nest, row, KN_AXIS_LOOP);
+    if (slot < 0) return;
+    if (r < l) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
+    ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
+}
+
+/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there: of
+ * what lies side by side. */
+static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
+    int64_t rest = v->nest->origin[lane].extent % w;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        if (s != 0 && s != 1) return false;
+    }
+    return v->machine->masks && ko_lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
+}
+
+/* A short row of parts that gates tell from one another: lanes of all of it know on which side they are. */
+static bool row_of_parts(const ko_view *v, int lane) {
+    int64_t e = v->nest->origin[lane].extent;
+    if (!v->machine->masks || v->outputs < v->nest->norigin || v->narrow) return false;
+    return e <= 4 * v->wide && e % v->lanes == 0 && ko_is_gated(v, lane);
+}
+
+/* The loop that has side by side what lanes read or write far apart; -1: none. */
+static int turned_row(const ko_view *v, int lane) {
+    if (v->outputs < v->nest->norigin) return -1;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        for (int o = 0; o < v->outputs && s != 0 && s != 1 && s != INT64_MAX; o++)
+            if (o != lane && ko_may_be_lane(v, o) && ko_stride_in(v, &v->access[i], o) == 1) return o;
+    }
+    return -1;
+}
+
+/* There are registers for whole blocks of bytes, of each access that is turned. */
+static bool turns_bytes(const ko_view *v, int lane, int turned) {
+    int64_t held = KO_BYTE_BLOCK / 4; /* for the rest */
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        if (kg_dtype(v->g, v->access[i].node) == KN_BOOL) return false; /* masks have them */
+        if (s != 0 && s != 1) held += KO_BYTE_BLOCK;
+    }
+    return v->machine->turns && held <= ko_tile_registers(v) && v->nest->origin[lane].extent >= KO_BYTE_BLOCK &&
+           v->nest->origin[turned].extent >= KO_BYTE_BLOCK;
+}
+
+/* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
+ * as many, which registers turn, or one by one, more of them in a row. False: registers are too few for one. */
+static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
+    for (int i = 0; i < v->naccess; i++)
+        if (ko_rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[turned])
+            return *rows = v->nest->origin[turned].extent, *w = KN_MIN(v->lanes, v->nest->origin[lane].extent), true;
+    int64_t b = ko_tile_registers(v) < 2 * KO_BLOCK ? BLOCK_LEAST : KO_BLOCK, bytes = v->lanes >= v->machine->vector_bytes;
+    *rows = KN_MIN(b, v->nest->origin[turned].extent);
+    *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
+    if (bytes && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
+    return ko_tile_registers(v) >= 2 * b;
+}
+
+/* A scan's own loop has side by side what lanes have far apart: a block of both, whose rows are added up. What is left
+ * over comes first: what follows it sums it up once more, and not the other way round. */
+static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest  = v->nest;
+    int            along = -1;
+    bool           far   = false;
+    int64_t        rows, w;
+    for (int o = 0; o < v->outputs; o++)
+        if (nest->origin[o].scanned && nest->origin[o].closer == v->tile) along = o;
+    if (along < 0 || v->outputs < nest->norigin || !v->machine->turns) return false;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        if (s != 0 && s != 1 && ko_stride_in(v, &v->access[i], along) != 1) return false;
+        far |= s != 0 && s != 1;
+    }
+    if (!far || !block_of(v, lane, along, &rows, &w)) return false;
+    int64_t rest = nest->origin[along].extent % rows;
+    if (rows < BLOCK_LEAST || !ko_split(v, ko_position(nest, lane, -1), KN_MIN(rows, w), KN_AXIS_UPCAST, opts, n, cap))
+        return false;
+    kn_opt behind = {.op = KN_OPT_SWAP, .axis = ko_position(nest, lane, KN_AXIS_UPCAST), .arg = ko_position(nest, along, -1)};
+    ko_push(v, behind, opts, n, cap);
+    if (rest) ko_push(v, (kn_opt){.op = KN_OPT_PEEL, .axis = ko_position(nest, along, -1), .arg = rest}, opts, n, cap);
+    ko_split(v, ko_position(nest, along, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
+    return true;
+}
+
+/* A row of a few registers, of which little is computed, needs no loop of its own. */
+static bool row_of_few(const ko_view *v, int lane) {
+    int64_t e = v->nest->origin[lane].extent;
+    return v->outputs == v->nest->norigin && !v->narrow && v->ops < FEW_OPS && e <= 2 * v->wide && e % v->lanes == 0;
+}
+
+/* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1
+ * none. */
+static int short_row(const ko_view *v, int lane, int64_t *rows) {
+    int row = -1;
+    if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
+    for (int l = 0; l < ko_position(v->nest, lane, -1); l++)
+        if (ko_may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
+    int64_t most = (SHORT_ROWS >> v->narrow) / (ko_lane_vectors(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS));
+    if (row >= 0) *rows = ko_tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
+    return row;
+}
+
+/* Lanes of a block that is read lie pages apart, and between two lines of one page come more pages than the TLB next to
+ * the core has entries, since loops stand between that of the rows and that of the lanes: some rows, or all, go inside
+ * them. Of the outermost loop some stay there, for threads. The place of the loop that is the block's. */
+static int rows_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    int            at = ko_position(nest, row, -1), end = ko_position(nest, lane, -1);
+    int64_t        e = nest->origin[row].extent, pages = 1, bytes = 0;
+    for (int l = at + 1; l <= end; l++) pages = kn_sat_mul(pages, nest->loop[l].extent);
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        if (v->access[i].stored || s < 2 || s == INT64_MAX || ko_stride_in(v, &v->access[i], row) != 1) continue;
+        bytes = KN_MAX(bytes, kn_sat_mul(s, kn_dsize(kg_dtype(v->g, v->access[i].node))));
+    }
+    int64_t run = RUN_LINES * v->lanes * v->machine->line / v->machine->vector_bytes; /* elements */
+    if (at + 1 >= end || bytes < PAGE || pages <= TLB_PAGES || nest->origin[lane].extent < run) return at;
+    if (at == 0) {
+        int64_t some = RUN_LINES * 2 * rows;
+        while (some > rows && e % some) some -= rows;
+        if (some <= rows || e == some) return at;
+        if (!ko_split(v, at, some, KN_AXIS_LOOP, opts, n, cap)) return at;
+        at++, end++;
+    }
+    for (; at + 1 < end && ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = at + 1}, opts, n, cap); at++) {
+    }
+    return at;
+}
+
+/* Sums side by side of what takes long to compute: what a tile leaves over would wait for all of it once more. */
+static bool row_of_sums(const ko_view *v, int lane, int64_t w) {
+    int64_t e = v->nest->origin[lane].extent;
+    return v->outputs < v->nest->norigin && !v->narrow && v->ops >= KO_PIECE_OPS && e > w && e % w && e <= 2 * v->wide;
+}
+
+void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
+    int64_t        rows = 0;
+    if (row < 0 && scan_block(v, lane, opts, n, cap)) return;
+    int            end = -1, at = ko_position(nest, lane, -1), beside = row < 0 && !v->apart ? turned_row(v, lane) : -1;
+    if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
+    v->turned    = beside >= 0;
+    int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
+    if (beside >= 0 && rows == KO_BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
+        /* blocks side by side, to the end of the line, or two lines; not bytes, of which a block takes all registers */
+        rows = KN_MIN(KN_MAX(2 * rows, line), nest->origin[beside].extent);
+    if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
+    if (beside >= 0) row = beside;
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
+    if (at != end) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
+    at = ko_position(nest, lane, -1);
+    if (row >= 0) {
+        if (!rows) rows = ko_tile_rows(nest->origin[row].extent, most_rows(v, lane, w));
+        int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
+        if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
+        at = ko_position(nest, lane, KN_AXIS_LOOP);
+    }
+    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_sums(v, lane, w))) w = e;
+    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
+    bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
+    if (halves) w = v->lanes; /* measured (docs/decisions.md) */
+    bool   product = row >= 0 && row != beside;
+    kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
+    if (!product || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
+        ko_split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
+    if (halves) ko_split(v, ko_position(nest, lane, KN_AXIS_UPCAST), w / 2, KN_AXIS_UPCAST, opts, n, cap);
+    if (product) panels(v, lane, row, w, opts, n, cap);
+}
+
+/* The iteration of that loop from which on x, a comparison of indices of this loop alone, has its other value; 0: none.
+ */
+static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
+    const kn_origin *o = &v->nest->origin[origin];
+    kn_affine        a, b;
+    if (!kg_affine(v->g, kg_at(v->g, x, 0), &a) || !kg_affine(v->g, kg_at(v->g, x, 1), &b)) return 0;
+    int64_t k = kn_affine_coef(&a, o->range) - kn_affine_coef(&b, o->range), d, at;
+    if (a.n + b.n != 1 || (k != 1 && k != -1) || a.base == INT64_MIN) return 0;
+    if (!kn_add_ok(b.base, -a.base, &d)) return 0;
+    at = k > 0 ? d : d > 0 || d <= -o->extent ? 0 : 1 - d; /* r < d, or r > -d */
+    return at > 0 && at < o->extent ? at : 0;
+}
+
+void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
+    if (v->outputs < v->nest->norigin || v->ops > KO_PIECE_OPS) return;
+    for (int o = v->outputs; o-- > 0;) {
+        int64_t e = v->nest->origin[o].extent, first = e, last = 0;
+        for (int k = 0; k < v->nlimit && o != lane; k++) {
+            int64_t at = turning_point(v, v->limit[k], o);
+            if (at) first = KN_MIN(first, at), last = KN_MAX(last, at);
+        }
+        int at = ko_position(v->nest, o, -1);
+        if (!last || v->nest->loop[at].extent != e || v->nest->loop[at].type != KN_AXIS_LOOP) continue; /* lanes know */
+        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first, .more = last > first ? e - last : 0};
+        if (ko_push(v, peel, opts, n, cap)) return;
+    }
+}

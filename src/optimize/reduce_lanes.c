@@ -1,0 +1,187 @@
+/* reduce_lanes.c - options of reductions: lanes of their own, rounds, and loops that are unrolled. */
+#include "optimize/view.h"
+
+enum {
+    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, /* registers of a row: of a fold, of sums of products */
+    SHORT_CODE = 80 /* products of vectors */
+};
+
+/* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
+static int64_t sum_lanes(const ko_view *v, int64_t extent) {
+    return extent < 2 * v->lanes ? extent : v->lanes;
+}
+
+double ko_sum_accesses(const ko_view *v, int64_t extent) {
+    int64_t w = sum_lanes(v, extent);
+    return (double)(extent / w * ko_lane_vectors(v, w) + ko_lane_vectors(v, extent % w));
+}
+
+bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
+    int last = -1;
+    for (int o = 0; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].closer == closer) last = o;
+    if (last < 0 || v->nest->origin[last].extent < v->lanes / 2) return false;
+    bool moves = false;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], last);
+        if (s != 0 && s != 1) return false;
+        moves |= s == 1;
+    }
+    *origin = last;
+    return moves;
+}
+
+/* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
+ * the other moves with; loops whose extent four divides before others, inner ones before outer ones. */
+static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
+    int used = -1; /* an access that some row shares */
+    for (int turn = 0; turn < 2; turn++) {
+        int best = -1, shares = -1;
+        for (int o = 0; o < outputs; o++) {
+            const kn_origin *at = &v->nest->origin[o];
+            if (at->extent < 2 || at->closer != closer || ko_position(v->nest, o, KN_AXIS_LOOP) < 0) continue;
+            for (int i = 0; i < v->naccess; i++) {
+                const ko_access *a = &v->access[i];
+                if (!a->reduce || i == used || !kg_depends(v->g, a->reduce, at->range) || ko_stride_in(v, a, o)) continue;
+                if (used >= 0 && !kg_depends(v->g, v->access[used].node, at->range)) continue;
+                if (best >= 0 && v->nest->origin[best].extent % 4 == 0 && at->extent % 4) continue;
+                best   = o;
+                shares = i;
+            }
+        }
+        if (best < 0) return;
+        static const int narrowed[2][KO_WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
+        int64_t          rows = narrowed[turn][KN_MIN(v->narrow, KO_WHOLE_VECTORS)];
+        if (turn && ko_tile_registers(v) < 21) rows = KN_MIN(rows, 2);
+        rows                  = ko_tile_rows(v->nest->origin[best].extent, rows);
+        if (rows > 1) ko_split(v, ko_position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
+        used = shares;
+    }
+}
+
+/* The last loop of the sum around all others, which fill no register: its lanes, if far apart. -1: there is none. */
+static int sum_around(const ko_view *v) {
+    const kn_nest *nest = v->nest;
+    int            out  = -1;
+    for (int o = v->outputs; o < nest->norigin; o++) {
+        bool around = nest->origin[o].extent >= 4 * v->lanes, inner = false;
+        for (int p = v->outputs; p < nest->norigin && around; p++) {
+            if (nest->origin[p].closer == nest->origin[o].closer) around = p <= o;
+            else around = inner = nest->origin[p].extent < v->lanes &&
+                                  kg_depends(v->g, nest->origin[p].closer, nest->origin[o].range);
+        }
+        if (around && inner) out = o;
+    }
+    for (int i = 0; i < v->naccess && out >= 0; i++) { /* more than adding up pays for lanes one by one */
+        int64_t s = ko_stride_in(v, &v->access[i], out);
+        if (s < 0 || (s > KO_NEAR && !v->ops)) return -1;
+    }
+    return out;
+}
+
+static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
+
+/* A reduction's loop in rounds of w lanes that follow one another, the last one under a mask where there are such. */
+static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int cap) {
+    bool   mask = v->nest->origin[o].extent % w && masks_rounds(v);
+    int    at   = ko_position(v->nest, o, KN_AXIS_REDUCE);
+    kn_opt some = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_GROUP_REDUCE,
+                   .tail = mask ? KN_TAIL_MASK : 0};
+    if (!ko_push(v, some, opts, n, cap)) return false;
+    at = ko_position(v->nest, o, KN_AXIS_REDUCE);
+    if (at >= 0 && v->nest->loop[at].extent > 1) ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+    return true;
+}
+
+/* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
+ * lies behind it in the row, half is known then. */
+static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[o].extent, l = v->lanes, w = e > 8 * l ? 4 * l : e > 4 * l ? 2 * l : l;
+    w = KN_MAX(w >> v->narrow, l);
+    if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l || e > FOLD_ROUNDS * l) return false;
+    if (e <= 2 * l && __builtin_popcountll((unsigned long long)(e % l)) < 2) return false;
+    return rounds_of(v, o, w, opts, n, cap);
+}
+
+void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
+    const kn_nest *nest = v->nest;
+    bool           dots = lane < 0 && row >= 0;
+    int            far  = lane < 0 ? sum_around(v) : -1;
+    if (far >= 0) {
+        ko_split(v, ko_position(nest, far, KN_AXIS_REDUCE), v->lanes, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+        return;
+    }
+    for (int o = v->outputs; o < nest->norigin; o++) {
+        int own;
+        if (lane >= 0 && kg_depends(v->g, nest->origin[o].closer, nest->origin[lane].range)) continue;
+        if (!ko_reduce_lanes(v, nest->origin[o].closer, &own) || own != o) continue;
+        bool inside = false; /* of another reduction's lanes */
+        for (int p = v->outputs, lanes; p < nest->norigin && !inside; p++)
+            inside = p != o && kg_depends(v->g, nest->origin[o].closer, nest->origin[p].range) &&
+                     (lane >= 0 || ko_reduce_lanes(v, nest->origin[p].closer, &lanes));
+        if (inside) continue;
+        int64_t e    = nest->origin[o].extent;
+        bool    mask = dots && masks_rounds(v) && ko_lane_vectors(v, e % v->lanes) > 1 && e <= DOT_ROUNDS * v->lanes;
+        if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
+        dots = false;
+        /* sums of what is left over, in lanes of their own, would take their registers from the tile */
+        if (mask && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
+        if (kg_is_fold(v->g, nest->origin[o].closer) && short_fold(v, o, opts, n, cap)) continue;
+        int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
+        if (kg_is_fold(v->g, nest->origin[o].closer) && v->narrow < 2 && e < 8 * v->lanes) /* its steps take long */
+            w = e <= 4 * v->lanes ? e : 2 * v->lanes;
+        ko_split(v, ko_position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+    }
+}
+
+/* Vectors of the tile. */
+static int64_t vectors_of_tile(const ko_view *v) {
+    int64_t n = 1, lanes = 1;
+    for (int l = 0; l < v->nest->nloop; l++) {
+        if (v->nest->loop[l].type != KN_AXIS_UPCAST) continue;
+        n     = kn_sat_mul(n, lanes);
+        lanes = v->nest->loop[l].extent; /* the last one's */
+    }
+    return kn_sat_mul(n, ko_lane_vectors(v, lanes));
+}
+
+/* A comparison of indices moves with that loop and else with none that is not all in the tile: as of a sum up to each
+ * row. Copies know what comes of it. */
+static bool is_decided(const ko_view *v, int origin) {
+    for (int k = 0; k < v->nlimit; k++) {
+        bool decided = kg_depends(v->g, v->limit[k], v->nest->origin[origin].range);
+        for (int l = 0; l < v->nest->nloop && decided; l++) {
+            const kn_loop *at = &v->nest->loop[l];
+            if (at->origin != origin && !ko_is_lane(at->type))
+                decided = !kg_depends(v->g, v->limit[k], v->nest->origin[at->origin].range);
+        }
+        if (decided) return true;
+    }
+    return false;
+}
+
+void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
+    if (v->ops > KO_PIECE_OPS) return;
+    bool    room = ko_tile_registers(v) >= 2 * KO_BLOCK; /* for what the copies load */
+    int64_t most = room && product ? KN_MIN(2 * KO_SHORT_SUM, KN_MAX(KO_SHORT_SUM, SHORT_CODE / vectors_of_tile(v)))
+                                   : KO_SHORT_SUM;
+    for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
+        int64_t terms = 1;
+        for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
+            terms = kn_sat_mul(terms, v->nest->origin[last].extent);
+        if (terms > most) { /* the last loop at least; a longer one where copies know whether they may load */
+            int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
+            int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
+            bool    gates = e <= 2 * KO_SHORT_SUM && e <= SHORT_CODE / vectors_of_tile(v) && ko_is_gated(v, last - 1);
+            bool    known = e <= 2 * KO_SHORT_SUM && e <= 2 * SHORT_CODE / vectors_of_tile(v) && is_decided(v, last - 1);
+            if (room && (((e <= KO_SHORT_SUM || gates) && last - first > 1) || known))
+                ko_split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
+            continue;
+        }
+        most /= KN_MAX(terms, 1); /* of sums in sums, together */
+        for (int o = last; o-- > first;) {
+            int at = ko_position(v->nest, o, KN_AXIS_REDUCE);
+            if (at >= 0) ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+        }
+    }
+}
