@@ -156,13 +156,14 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
     bool much = to[KN_L3] > to[KN_L1] && 2 * all > 3 * (double)v->machine->cache[KN_L2];
     for (int i = 0; i < v->naccess; i++) {
-        kn_ref  p     = kg_at(v->g, v->access[i].node, 0);
-        int64_t bytes = bytes_a_round(v, &v->access[i], !v->turned);
-        if (!v->access[i].stored || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, &v->access[i], lane) != 1) continue;
-        bool across = much && lies_across(v, &v->access[i], lane);
+        const ko_access *a     = &v->access[i];
+        kn_ref           p     = kg_at(v->g, a->node, 0);
+        int64_t          bytes = bytes_a_round(v, a, !v->turned);
+        if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
+        bool across = much && lies_across(v, a, lane);
         if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        if (bytes_of_lanes(v, lane, kg_dtype(v->g, v->access[i].node)) < SHORT_STORE) continue;
+        if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < SHORT_STORE) continue;
         if (bytes < (v->turned ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
         ahead.more = v->turned ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
         ko_push(v, ahead, opts, n, cap);

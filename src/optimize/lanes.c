@@ -65,7 +65,7 @@ static int64_t panel_of(const ko_view *v, int lane, int row, int64_t w) {
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
         kn_ref           p = kg_at(v->g, a->node, 0);
-        if (!a->reduce || ko_stride_in(v, a, lane) != 1 || ko_stride_in(v, a, row) != 0 || kg_op(v->g, p) != KN_OP_PARAM)
+        if (!a->reduce || ko_stride_in(v, a, lane) != 1 || ko_stride_in(v, a, row) || kg_op(v->g, p) != KN_OP_PARAM)
             continue;
         double rows = 1; /* of the panel */
         for (int o = 0; o < v->nest->norigin; o++)
@@ -135,7 +135,8 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     for (int i = 0; i < v->naccess; i++)
         if (ko_rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[turned])
             return *rows = v->nest->origin[turned].extent, *w = KN_MIN(v->lanes, v->nest->origin[lane].extent), true;
-    int64_t b = ko_tile_registers(v) < 2 * KO_BLOCK ? BLOCK_LEAST : KO_BLOCK, bytes = v->lanes >= v->machine->vector_bytes;
+    int64_t b = ko_tile_registers(v) < 2 * KO_BLOCK ? BLOCK_LEAST : KO_BLOCK;
+    bool    bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
     if (bytes && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
@@ -161,7 +162,8 @@ static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int64_t rest = nest->origin[along].extent % rows;
     if (rows < BLOCK_LEAST || !ko_split(v, ko_position(nest, lane, -1), KN_MIN(rows, w), KN_AXIS_UPCAST, opts, n, cap))
         return false;
-    kn_opt behind = {.op = KN_OPT_SWAP, .axis = ko_position(nest, lane, KN_AXIS_UPCAST), .arg = ko_position(nest, along, -1)};
+    int    at     = ko_position(nest, lane, KN_AXIS_UPCAST);
+    kn_opt behind = {.op = KN_OPT_SWAP, .axis = at, .arg = ko_position(nest, along, -1)};
     ko_push(v, behind, opts, n, cap);
     if (rest) ko_push(v, (kn_opt){.op = KN_OPT_PEEL, .axis = ko_position(nest, along, -1), .arg = rest}, opts, n, cap);
     ko_split(v, ko_position(nest, along, -1), rows, KN_AXIS_UPCAST, opts, n, cap);
@@ -181,7 +183,8 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
     for (int l = 0; l < ko_position(v->nest, lane, -1); l++)
         if (ko_may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
-    int64_t most = (SHORT_ROWS >> v->narrow) / (ko_lane_vectors(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS));
+    int64_t each = ko_lane_vectors(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS);
+    int64_t most = (SHORT_ROWS >> v->narrow) / each;
     if (row >= 0) *rows = ko_tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
     return row;
 }

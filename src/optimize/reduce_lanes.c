@@ -42,7 +42,8 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
             if (at->extent < 2 || at->closer != closer || ko_position(v->nest, o, KN_AXIS_LOOP) < 0) continue;
             for (int i = 0; i < v->naccess; i++) {
                 const ko_access *a = &v->access[i];
-                if (!a->reduce || i == used || !kg_depends(v->g, a->reduce, at->range) || ko_stride_in(v, a, o)) continue;
+                if (!a->reduce || i == used || !kg_depends(v->g, a->reduce, at->range)) continue;
+                if (ko_stride_in(v, a, o)) continue;
                 if (used >= 0 && !kg_depends(v->g, v->access[used].node, at->range)) continue;
                 if (best >= 0 && v->nest->origin[best].extent % 4 == 0 && at->extent % 4) continue;
                 best   = o;
@@ -89,7 +90,8 @@ static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int ca
                    .tail = mask ? KN_TAIL_MASK : 0};
     if (!ko_push(v, some, opts, n, cap)) return false;
     at = ko_position(v->nest, o, KN_AXIS_REDUCE);
-    if (at >= 0 && v->nest->loop[at].extent > 1) ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
+    if (at >= 0 && v->nest->loop[at].extent > 1)
+        ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
     return true;
 }
 
@@ -172,8 +174,9 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
         if (terms > most) { /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
-            bool    gates = e <= 2 * KO_SHORT_SUM && e <= SHORT_CODE / vectors_of_tile(v) && ko_is_gated(v, last - 1);
-            bool    known = e <= 2 * KO_SHORT_SUM && e <= 2 * SHORT_CODE / vectors_of_tile(v) && is_decided(v, last - 1);
+            int64_t code  = e > 2 * KO_SHORT_SUM ? INT64_MAX : e * vectors_of_tile(v);
+            bool    gates = code <= SHORT_CODE && ko_is_gated(v, last - 1);
+            bool    known = code <= 2 * SHORT_CODE && is_decided(v, last - 1); /* half of the copies add nothing */
             if (room && (((e <= KO_SHORT_SUM || gates) && last - first > 1) || known))
                 ko_split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
             continue;

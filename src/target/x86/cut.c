@@ -14,7 +14,11 @@ bool kx_refuse(kx_cut *c, kn_ref n, const char *what) {
     return kn_fail(c->f, KN_ERR_UNSUPPORTED, "select x86: %s: %s", kn_ops[kg_op(c->g, n)].name, what);
 }
 
-enum { LAP_LEAST = 5, LAP_NARROW = 4 /* lanes: left over, of the last piece */, DENSE_LEAST = 4 /* ops */, READ = 0x80 /* a mark, for a while */ };
+enum {
+    LAP_LEAST = 5, LAP_NARROW = 4, /* lanes: left over, of the last piece */
+    DENSE_LEAST = 4, /* ops */
+    READ        = 0x80 /* a mark, for a while */
+};
 
 /* ---- tiles ----------------------------------------------------------------------------------------------------- */
 
@@ -41,7 +45,7 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
     t->nchunk = t->full;
     int w = t->full ? t->width : t->rest[0];
     for (left = t->full ? t->lanes % w : t->lanes; t->nchunk < t->full + whole; left -= w) {
-        while (w / 2 >= KN_MAX(left, LAP_NARROW)) w /= 2; /* the last one: all that is left, and no more than it takes */
+        while (w / 2 >= KN_MAX(left, LAP_NARROW)) w /= 2; /* the last one: no more than what is left takes */
         t->rest[t->nchunk++ - t->full] = w;
     }
 }

@@ -90,8 +90,9 @@ bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
     if (kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3 || kg_at(e->g, x, 2) != n) return false;
     if (eg_ends(e, at, &gates)) return gates == p->value[n].uses;
     if (p->value[n].uses == 1) return kg_op(e->g, kg_at(e->g, x, 1)) == KN_OP_CONST; /* made without a flag changed */
-    uint32_t to = at;
-    while (to < p->n && !eg_is_moved(e, to) && eg_stands_ahead(e, p->list[to]) && kg_at(e->g, p->list[to], 2) == n) to++;
+    uint32_t to = at; /* or of LOADs one behind the other, for all of which it is tested once */
+    for (; to < p->n && eg_stands_ahead(e, p->list[to]) && kg_at(e->g, p->list[to], 2) == n; to++)
+        if (eg_is_moved(e, to)) break;
     return to - at == p->value[n].uses;
 }
 
