@@ -5,6 +5,7 @@ enum {
     NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
+    HELD_VECTORS = 4, HELD_ROWS = 64, /* of what is held while rows go by */
     FEW_OPS = 4 /* in a body that is little */
 };
 
@@ -222,6 +223,36 @@ static bool row_of_sums(const ko_view *v, int lane, int64_t w) {
     return v->outputs < v->nest->norigin && !v->narrow && v->ops >= KO_PIECE_OPS && e > w && e % w && e <= 2 * v->wide;
 }
 
+/* Lanes of which registers hold what all terms of a short sum have, while the rows go by: a product, one of whose
+ * factors moves with the lanes alone. 0: it is none, or registers are too few. */
+static int64_t held_lanes(const ko_view *v, int lane, int row) {
+    const kn_nest *nest = v->nest;
+    int64_t        e    = nest->origin[lane].extent;
+    if (v->outputs + 1 != nest->norigin || v->narrow || v->ops > KO_PIECE_OPS || e < v->lanes) return 0;
+    const kn_origin *sum  = &nest->origin[v->outputs];
+    kn_ref           term = kg_at(v->g, sum->closer, 0), on = nest->origin[row].range;
+    int              held = 0;
+    if (sum->extent <= KO_SHORT_SUM || sum->extent > 2 * KO_SHORT_SUM || kg_op(v->g, term) != KN_OP_MUL) return 0;
+    if (kg_depends(v->g, kg_at(v->g, term, 0), on) == kg_depends(v->g, kg_at(v->g, term, 1), on)) return 0;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        if (!a->reduce || ko_stride_in(v, a, lane) == 0) continue;
+        if (ko_stride_in(v, a, row) != 0) return 0;
+        held++;
+    }
+    int64_t vectors = (ko_tile_registers(v) - 2) / (sum->extent + 1); /* accumulators too */
+    return held == 1 ? KN_MIN(KN_MIN(vectors, HELD_VECTORS), e / v->lanes) * v->lanes : 0;
+}
+
+/* The row's loop goes inside that of the lanes, but for some rows outside, which are for threads. */
+static void hold_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
+    int     at = ko_position(v->nest, row, -1);
+    int64_t e = v->nest->origin[row].extent, some = KN_MIN(e, 2 * HELD_ROWS);
+    while (some >= HELD_ROWS / 2 && e % some) some--;
+    if (some >= HELD_ROWS / 2 && some < e && ko_split(v, at, some, KN_AXIS_LOOP, opts, n, cap)) at++;
+    ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = ko_position(v->nest, lane, -1)}, opts, n, cap);
+}
+
 void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -240,6 +271,13 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     if (at != end) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
     at = ko_position(nest, lane, -1);
+    bool    product = row >= 0 && row != beside;
+    int64_t held    = product ? held_lanes(v, lane, row) : 0;
+    if (held) {
+        hold_lanes(v, lane, row, opts, n, cap);
+        ko_split(v, ko_position(nest, lane, -1), held, KN_AXIS_UPCAST, opts, n, cap);
+        return;
+    }
     if (row >= 0) {
         if (!rows) rows = ko_tile_rows(nest->origin[row].extent, most_rows(v, lane, w));
         int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
@@ -250,7 +288,6 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
-    bool   product = row >= 0 && row != beside;
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
     if (!product || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
         ko_split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
