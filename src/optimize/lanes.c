@@ -5,7 +5,7 @@ enum {
     NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
-    HELD_VECTORS = 4, HELD_ROWS = 64, /* of what is held while rows go by */
+    HELD_ROWS = 64, /* that go by what is held */
     FEW_OPS = 4 /* in a body that is little */
 };
 
@@ -240,8 +240,8 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
         if (ko_stride_in(v, a, row) != 0) return 0;
         held++;
     }
-    int64_t vectors = (ko_tile_registers(v) - 2) / (sum->extent + 1); /* accumulators too */
-    return held == 1 ? KN_MIN(KN_MIN(vectors, HELD_VECTORS), e / v->lanes) * v->lanes : 0;
+    int64_t room = (ko_tile_registers(v) - 2) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
+    return held == 1 && room > 2 && some > 1 ? some * v->lanes : 0; /* of few, a tile broadcasts less often */
 }
 
 /* The row's loop goes inside that of the lanes, but for some rows outside, which are for threads. */
