@@ -174,7 +174,7 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
         if (terms > most) { /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
-            int64_t code  = e > 2 * KO_SHORT_SUM ? INT64_MAX : e * vectors_of_tile(v);
+            int64_t code  = e > 2 * KO_SHORT_SUM ? INT64_MAX : kn_sat_mul(e, vectors_of_tile(v));
             bool    gates = code <= SHORT_CODE && ko_is_gated(v, last - 1);
             bool    known = code <= 2 * SHORT_CODE && is_decided(v, last - 1); /* half of the copies add nothing */
             if (room && (((e <= KO_SHORT_SUM || gates) && last - first > 1) || known))
