@@ -316,7 +316,7 @@ kn_ref kl_count(kn_rw *rw, kn_ref n) {
         if (kg_min(g, bound) < 1 && kg_op(g, x) != KN_OP_CONST) continue; /* not to be read where it does not run */
         if (kn_is_float(dt)) {
             double c = kg_op(g, x) == KN_OP_CONST ? kg_const_float(g, x) : 0.5;
-            if (kg_nsrc(g, n) != 2 || c != trunc(c)) return 0;
+            if (kg_nsrc(g, n) != 2 || c != trunc(c) || isinf(c)) return 0; /* none of them is 0, not inf * 0 */
             if (fabs(c) * (double)KN_MAX(kg_max(g, bound), 0) > exact_to(dt)) return 0;
         }
         if (kg_min(g, bound) < 0) bound = kg_op2(g, KN_OP_MAX, bound, kg_idx(g, 0));
