@@ -326,6 +326,17 @@ static void function(kn_context *kn) {
 }
 API_RUN(function)
 
+/* A loop of n falls into rounds and what is left over, which has no iteration: nothing times infinity is 0 there. */
+static void none_of_infinity(kn_context *kn) {
+    kn_dim sym = kn_sym(kn, "n", 0, 1);
+    for (int v = 0; v < 2; v++) {
+        kn_dim     n   = kn_bind(kn, sym, v);
+        kn_tensor *sum = kn_sum(kn_mul_s(kn_add_s(kn_zeros(kn, KN_F32, KN_DIMS(n)), 1), INFINITY));
+        CHECK_NEAR(kn_item(kn_minimum_s(sum, 7)), v ? 7 : 0, 0);
+    }
+}
+API_RUN(none_of_infinity)
+
 int main(void) {
     fill();
     RUN(as_numbers_on_each_device);
@@ -336,5 +347,6 @@ int main(void) {
     RUN(decoded_on_each_device);
     RUN(captured_wrong_on_each_device);
     RUN(function_on_each_device);
+    RUN(none_of_infinity_on_each_device);
     return check_result();
 }
