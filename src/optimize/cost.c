@@ -257,12 +257,11 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
 /* Bytes that lie apart, where another lane loop has their neighbours: a block that registers turn. Shuffles for each of
  * its vectors; 0: there is none. Blocks of longer ones cost what lanes one by one do: measured (docs/decisions.md). */
 static double in_block(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
-    enum { STEPS = 4 };
     if (!m->turns || s->size > 1 || s->gate || h->extent[lane] != KO_BYTE_BLOCK) return 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= 1 &&
             h->extent[l] >= KO_BYTE_BLOCK)
-            return STEPS;
+            return __builtin_ctz(KO_BYTE_BLOCK);
     return 0;
 }
 

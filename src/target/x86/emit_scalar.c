@@ -408,7 +408,8 @@ static void es_fused(kx_writer *e, kn_ref n) {
 /* The larger or smaller, the first of equal ones, NaN if either is: as on lanes. d is none of the sources. */
 static void es_extreme_real(kx_writer *e, kn_ref n) {
     bool    max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
-    int     d = kx_dst(e, n), b = kx_get(e, es_src(e, n, 1), 16, e->v2, n);
+    kn_ref  y = es_src(e, n, 1);
+    int     d = kx_dst(e, n), b = kx_get(e, y, 16, e->v2, n);
     int32_t done = kx_label(&e->code);
     kx_rm   a    = kx_vec_rm(e, es_src(e, n, 0), 16, false, n);
     kx_put(e, kx_with(kx_i3(max   ? dbl ? KX_VMAXSD : KX_VMAXSS
@@ -416,8 +417,7 @@ static void es_extreme_real(kx_writer *e, kn_ref n) {
                                   : KX_VMINSS,
                             0, d, b, a.mem ? KX_IN_MEM : a.reg),
                       &a));
-    kn_ref known = es_src(e, n, 1);
-    if (kg_op(e->g, known) != KN_OP_CONST || isnan(kg_const_float(e->g, known))) {
+    if (!es_is_const(e, y) || isnan(kg_const_float(e->g, y))) {
         kx_put(e, kx_i2(dbl ? KX_VUCOMISD : KX_VUCOMISS, 0, b, b));
         es_jump(e, KXCC_NP, done);
         kx_move_vec(e, d, b, 16);
