@@ -311,14 +311,17 @@ static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     if (v->outputs < v->nest->norigin || v->ops > KO_PIECE_OPS) return;
     for (int o = v->outputs; o-- > 0;) {
-        int64_t e = v->nest->origin[o].extent, first = e, last = 0;
-        for (int k = 0; k < v->nlimit && o != lane; k++) {
-            int64_t at = turning_point(v, v->limit[k], o);
-            if (at) first = KN_MIN(first, at), last = KN_MAX(last, at);
+        int at = ko_position(v->nest, o, KN_AXIS_LOOP);
+        if (at < 0 || (o != lane && ko_position(v->nest, o, -1) != at)) continue; /* lanes know */
+        int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
+        for (int k = 0; k < v->nlimit; k++) {
+            int64_t turns = turning_point(v, v->limit[k], o);
+            if (turns % round) last = e; /* within a round */
+            else if (turns) first = KN_MIN(first, turns), last = KN_MAX(last, turns);
         }
-        int at = ko_position(v->nest, o, -1);
-        if (!last || v->nest->loop[at].extent != e || v->nest->loop[at].type != KN_AXIS_LOOP) continue; /* lanes know */
-        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first, .more = last > first ? e - last : 0};
+        if (!last || last == e) continue;
+        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first / round};
+        if (last > first) peel.more = (e - last) / round;
         if (ko_push(v, peel, opts, n, cap)) return;
     }
 }

@@ -224,7 +224,7 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
 /* Some piece of it beside its lanes is a loop. */
 static bool leaves_loops(const kn_origin *o) {
     bool tail = o->split && o->tail_kind == KN_TAIL_PEEL && o->tail > 1 && !ko_is_lane(o->tail_type);
-    return o->front > 1 || o->back > 1 || tail;
+    return o->front > o->round || o->back > o->round || tail;
 }
 
 static const char needs_carry[] = "a reduction outside an output loop needs its sums kept: CARRY it first";
@@ -253,16 +253,18 @@ static bool edit_peel(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (or->moving) return refuse(f, o, "the loop's length is not known");
     if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
     if (l->carry) return refuse(f, o, "its sums are carried in memory");
-    if (pieces_of(nest, l->origin) > 1 || or->split || or->front || or->back)
-        return refuse(f, o, "only a loop that was not split or peeled before");
+    if (or->split || or->front || or->back) return refuse(f, o, "a loop with a tail, or that was peeled before");
+    if (l->stride * l->extent != or->extent) return refuse(f, o, "only the outermost of a loop's parts");
+    if (l->stride > 1 && or->scanned) return refuse(f, o, "a prefix runs along it; PEEL before SPLIT");
     if (o->arg < 0 || o->more < 0 || o->arg + o->more < 1 || o->arg >= l->extent || o->more >= l->extent - o->arg)
         return refuse(f, o, "the middle must keep an iteration");
-    or->front = o->arg;
-    or->back  = o->more;
+    or->front = o->arg * l->stride;
+    or->back  = o->more * l->stride;
+    or->round = l->stride;
     l->extent -= o->arg + o->more;
     const char *why = order_fault(nest);
     if (!why) return true;
-    or->front = or->back = 0;
+    or->front = or->back = or->round = 0;
     l->extent += o->arg + o->more;
     return refuse(f, o, why);
 }

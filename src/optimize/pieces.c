@@ -117,21 +117,23 @@ static kn_ref sub(kn_graph *g, kn_ref a, kn_ref b) {
 
 static kn_ref both_gates(kn_graph *g, kn_ref a, kn_ref b) { return !a ? b : !b ? a : kg_op2(g, KN_OP_AND, a, b); }
 
-/* The loops of the origin's main part over 0..bound-1, and the iteration they stand for. */
-static bool main_loops(ko_state *s, ko_variant *v, int origin, kn_ref bound) {
+/* The loops of the origin's main part over 0..bound-1; of what was peeled off, those of one of its rounds. */
+static bool main_loops(ko_state *s, ko_variant *v, int origin, kn_ref bound, bool peeled) {
     const kn_nest   *nest = s->nest;
     const kn_origin *o    = &nest->origin[origin];
     kn_graph        *g    = s->g;
     for (int l = 0; l < nest->nloop; l++) {
         const kn_loop *at = &nest->loop[l];
         if (at->origin != origin || (at->extent == 1 && !at->whole)) continue;
+        if (peeled && at->stride >= o->round) continue;
         kn_ref b = kg_idx(g, at->extent);
         if (at->whole) {
             b = bound;
             if (o->split && o->tail_kind != KN_TAIL_PEEL) b = kg_op2(g, KN_OP_ADD, b, kg_idx(g, at->stride - 1));
             if (at->stride > 1) b = kg_op2(g, KN_OP_IDIV, b, kg_idx(g, at->stride));
         }
-        if (!add_loop(s, v, b, origin, at->type, s->slot[l], l, at->stride, at->carry)) return false;
+        kn_carry carry = peeled ? KN_CARRY_NONE : at->carry;
+        if (!add_loop(s, v, b, origin, at->type, s->slot[l], l, at->stride, carry)) return false;
     }
     return true;
 }
@@ -154,7 +156,7 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
             gate = own;
         } else if (piece[k] == KO_MAIN) {
             base = kg_idx(g, o->front);
-            if (!main_loops(s, v, origins[k], span.lo)) return false;
+            if (!main_loops(s, v, origins[k], span.lo, false)) return false;
             if (o->split && o->tail_kind != KN_TAIL_PEEL) /* what lies beyond is the lanes' rest */
                 gate = o->moving ? span.lo : kg_idx(g, o->extent - o->back);
         } else if (piece[k] == KO_TAIL && o->moving) {
@@ -170,9 +172,11 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
             base = kg_idx(g, piece[k] == KO_TAIL   ? o->extent - o->back - o->tail
                              : piece[k] == KO_BACK ? o->extent - o->back
                                                    : 0);
-            if (size > 1 && !add_loop(s, v, kg_idx(g, size), origins[k], type, s->tail_slot[origins[k]], place, 1,
-                                      KN_CARRY_NONE))
+            int64_t round = piece[k] == KO_TAIL ? 1 : o->round;
+            if (size > round && !add_loop(s, v, kg_idx(g, size / round), origins[k], type, s->tail_slot[origins[k]],
+                                          place, round, KN_CARRY_NONE))
                 return false;
+            if (piece[k] != KO_TAIL && !main_loops(s, v, origins[k], 0, true)) return false;
         }
         kn_ref sum = base;
         for (int l = 0; l < v->nloop; l++)
