@@ -254,15 +254,19 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     return 0;
 }
 
-/* Bytes that lie apart, where another lane loop has their neighbours: a block that registers turn. Shuffles for each of
- * its vectors; 0: there is none. Blocks of longer ones cost what lanes one by one do: measured (docs/decisions.md). */
-static double in_block(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
-    if (!m->turns || s->size > 1 || s->gate || h->extent[lane] != KO_BYTE_BLOCK) return 0;
-    for (int l = 0; l < h->nest->nloop; l++)
-        if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= 1 &&
-            h->extent[l] >= KO_BYTE_BLOCK)
-            return __builtin_ctz(KO_BYTE_BLOCK);
+/* Lanes of another loop that have side by side what these have apart: a block that registers turn. 0: there are none.
+ */
+static double beside(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    for (int l = 0; l < h->nest->nloop && m->turns && !s->gate; l++)
+        if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size) return h->extent[l];
     return 0;
+}
+
+/* Shuffles for each vector of a block of bytes, 0: it is none. Blocks of longer ones cost what lanes one by one do:
+ * measured (docs/decisions.md). */
+static double in_block(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    bool block = s->size == 1 && h->extent[lane] == KO_BYTE_BLOCK && beside(h, s, m, lane) >= KO_BYTE_BLOCK;
+    return block ? __builtin_ctz(KO_BYTE_BLOCK) : 0;
 }
 
 /* Shuffles for each vector of an access that jumps; 0: it takes its lanes one by one. */
@@ -335,6 +339,7 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     if (turns > 0) return turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 : lanes % each != 0;
+    if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;
     return (s->store ? EXTRACT : INSERT) * (ragged ? RAGGED : 1);
 }
 
