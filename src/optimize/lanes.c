@@ -49,15 +49,16 @@ static bool wide_sums(const ko_view *v, int lane) {
     return sums;
 }
 
-/* Vectors of each sum then: all sums have theirs, and two are loaded at a time. */
+/* Vectors of each sum then: all sums have theirs, and two are loaded at a time. Of what takes long to compute memory
+ * does not set the pace: registers for two of them at a time are worth more. */
 static int64_t wide_vectors(const ko_view *v) {
-    int64_t sums = 0;
+    int64_t sums = 0, most = v->ops < KO_PIECE_OPS ? 8 : 4;
     kn_ref  last = 0;
     for (int o = v->outputs; o < v->nest->norigin; o++) {
         sums += v->nest->origin[o].closer != last;
         last = v->nest->origin[o].closer;
     }
-    return KN_MAX(KN_MIN((ko_tile_registers(v) - 2) / KN_MAX(sums, 1), (int64_t)8), (int64_t)1);
+    return KN_MAX(KN_MIN((ko_tile_registers(v) - 2) / KN_MAX(sums, 1), most), (int64_t)1);
 }
 
 /* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and
