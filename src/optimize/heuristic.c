@@ -5,7 +5,12 @@
  * the lanes. The outermost loop goes to threads. */
 #include "optimize/view.h"
 
-enum { STORE_AHEAD = 1024, SHORT_STORE = 16 }; /* bytes: of less each line would be announced often */
+enum {
+    STORE_AHEAD = 1024, /* bytes; of less than */
+    SHORT_STORE = 16,   /* each line would be announced often */
+    ROWS_AHEAD  = 2,    /* rows of a sum that are announced, */
+    ROWS_APART  = 4     /* lines apart */
+};
 
 /* Accesses made, with `lane` (an output origin, or -1: the reductions') as the lanes. */
 static double cost_of(const ko_view *v, int lane) {
@@ -147,6 +152,22 @@ static bool lies_across(const ko_view *v, const ko_access *a, int lane) {
     return !a->affine || rest;
 }
 
+/* Rows that lie far apart, of which a sum takes some lanes each, are announced where a row takes long: the processor
+ * does not get to the loads of later ones before. */
+static void announce_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
+    if (lane < 0 || v->outputs + 1 != v->nest->norigin || v->ops < KO_PIECE_OPS || v->ngate) return;
+    if (find_row(v, lane) >= 0 || ko_position(v->nest, v->outputs, KN_AXIS_REDUCE) < 0) return;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        kn_ref           p = kg_at(v->g, a->node, 0);
+        if (!a->reduce || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
+        int64_t step = kn_sat_mul(ko_stride_in(v, a, v->outputs), kn_dsize(kg_dtype(v->g, a->node)));
+        if (step < ROWS_APART * v->machine->line || step == INT64_MAX) continue;
+        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot), .more = ROWS_AHEAD};
+        ko_push(v, ahead, opts, n, cap);
+    }
+}
+
 /* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; of
  * much that lies across lines also where the L3 has them; of a block that is turned each row's next line. */
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
@@ -195,6 +216,7 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         ko_predict(model, &nest, v->machine, c);
     }
     announce(&w, lane, c, opts, &n, cap);
+    announce_rows(&w, lane, opts, &n, cap);
     *turned = w.turned;
     return n;
 }
