@@ -144,15 +144,20 @@ static kn_ref cm_base_and_rest(kn_graph *g, kn_ref x) {
     return rest ? kg_op2(g, KN_OP_ADD, x, kg_idx(g, rest)) : x;
 }
 
+static int64_t cm_constant_part(const cm_address *a, const kx_tile *d, int64_t row, int64_t lane) {
+    int64_t at = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
+    for (int i = d->rank - 2; i >= 0; i--) {
+        at += a->coef[i] * (row % d->dims[i]);
+        row /= d->dims[i];
+    }
+    return at;
+}
+
 /* Of a plain address: the place of what is `ahead` of element (row, lane) of the tile, and w - 1 more, so far apart. */
 static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int64_t ahead,
                            int w, int64_t step) {
     kn_graph *g    = c->g;
-    int64_t   at_c = a->base + ahead + a->coef[d->rank ? d->rank - 1 : 0] * lane;
-    for (int i = d->rank - 2; i >= 0; i--) {
-        at_c += a->coef[i] * (row % d->dims[i]);
-        row /= d->dims[i];
-    }
+    int64_t   at_c = cm_constant_part(a, d, row, lane) + ahead;
     kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
     if (w > 1) {
         kn_ref lanes = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
@@ -319,15 +324,29 @@ static bool cm_turns(const kx_cut *c, int dt, int w) {
     return kx_alternates(c->avx512, dt, w) || cm_unpacks(c, dt, w);
 }
 
+/* Two registers one behind the other. */
+static kn_ref cm_behind(kx_cut *c, int dt, kn_ref low, kn_ref high, int w) {
+    kn_graph *g    = c->g;
+    kn_ref    both = kg_buffer(g, c->next_local++, 2 * w, dt, 0, KN_LOCAL);
+    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), next = kg_op2(g, KN_OP_ADD, kg_idx(g, w), run);
+    kn_ref    put[2] = {kg_store(g, kg_index(g, both, &run, 1), low, 0),
+                        kg_store(g, kg_index(g, both, &next, 1), high, 0)};
+    return kg_after(g, both, put, 2);
+}
+
+/* The even lanes of both, or the odd ones. */
+static kn_ref cm_every_second(kx_cut *c, kn_ref both, int odd, int w) {
+    kn_graph *g  = c->g;
+    kn_ref    at = kg_op2(g, KN_OP_MUL, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, 2));
+    if (odd) at = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), at);
+    return kg_load(g, kg_index(g, both, &at, 1));
+}
+
 /* w registers of w lanes: lane k of x[l] becomes lane l of x[k]. Of two registers, one behind the other, the even lanes
  * make one and the odd lanes the other: the lowest bit of the lane's number becomes a bit of the register's, and that
  * bit of the register's the highest of the lane's. After all of them each stands where the other did. Two registers in
  * turns are the way back: from the highest bit of the register's number on. */
 static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
-    kn_graph *g    = c->g;
-    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
-    kn_ref    high = kg_op2(g, KN_OP_ADD, kg_idx(g, w), run), even = kg_op2(g, KN_OP_MUL, run, kg_idx(g, 2));
-    kn_ref    odd = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), even);
     for (int bit = w / 2; bit && cm_unpacks(c, dt, w); bit /= 2)
         for (int i = 0; i < w; i++) {
             kn_ref pair[2] = {x[i], x[i | bit]};
@@ -338,14 +357,25 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
     for (int bit = 1; bit < w && !cm_unpacks(c, dt, w); bit *= 2)
         for (int i = 0; i < w; i++) {
             if (i & bit) continue;
-            kn_ref both   = kg_buffer(g, c->next_local++, 2 * w, dt, 0, KN_LOCAL);
-            kn_ref put[2] = {kg_store(g, kg_index(g, both, &run, 1), x[i], 0),
-                             kg_store(g, kg_index(g, both, &high, 1), x[i | bit], 0)};
-            kn_ref from = kg_after(g, both, put, 2);
-            x[i]        = kg_load(g, kg_index(g, from, &even, 1));
-            x[i | bit]  = kg_load(g, kg_index(g, from, &odd, 1));
+            kn_ref both = cm_behind(c, dt, x[i], x[i | bit], w);
+            x[i]        = cm_every_second(c, both, 0, w);
+            x[i | bit]  = cm_every_second(c, both, 1, w);
         }
     return x[w - 1] != 0;
+}
+
+/* Every fourth element is every second one of those that are every second one: what loads of the others share. 0: they
+ * do not lie so, or not all in the buffer. */
+static kn_ref cm_load_fourths(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+    kn_graph *g = c->g;
+    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[2];
+    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, n);
+    if (a->coef[d->rank - 1] != 4 || kn_dsize(dt) < 4 || !kx_alternates(c->avx512, dt, w)) return 0;
+    int64_t p = cm_constant_part(a, d, row, from) & 3;
+    if (kg_min(g, idx) < p || kg_max(g, idx) > kg_numel(g, kg_storage(g, a->buffer)) - 4 + p) return 0;
+    for (int k = 0; k < 2; k++)
+        if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, 2 * w * k - p + p % 2, w, 2)))) return 0;
+    return cm_every_second(c, cm_behind(c, dt, x[0], x[1], w), (int)p / 2, w);
 }
 
 /* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
@@ -414,6 +444,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
                              : a.plain && cm_gathers_apart(c, dt, w, step);
     if (a.plain && !gate && step != 1) {
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
+        if (!x) x = cm_load_fourths(c, n, &a, d, row, chunk);
         if (x) return x;
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w);
