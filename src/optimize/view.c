@@ -110,7 +110,8 @@ int64_t ko_tile_rows(int64_t extent, int64_t most) {
     if (extent <= most) return extent;
     for (int64_t k = most; k >= KN_MIN(4, most); k--)
         if (extent % k == 0) return k;
-    return KN_MIN(most, KO_TILE_ROWS);
+    int64_t whole = KN_MIN(most, KO_TILE_ROWS), rest = extent % whole, tiles = extent / whole + 1;
+    return 3 * rest > whole ? whole : (extent + tiles - 1) / tiles; /* of a row left, each step waits for the last */
 }
 
 int64_t ko_tile_registers(const ko_view *v) {
