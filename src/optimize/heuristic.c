@@ -5,6 +5,8 @@
  * the lanes. The outermost loop goes to threads. */
 #include "optimize/view.h"
 
+#define AS_FEW 1.1 /* times as many */
+
 enum {
     STORE_AHEAD = 1024, /* bytes; of less than */
     SHORT_STORE = 16,   /* each line would be announced often */
@@ -222,19 +224,21 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
 }
 
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
- * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks it takes what is
- * predicted to take less at all. */
+ * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
+ * as many accesses for a product, it takes what is predicted to take less at all. */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
     bool    turned, blocks;
     weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
-    double least = c.ps * 0.8, all = c.ps;
+    double least = c.ps * 0.8, all = c.ps, few = cost_of(v, first) * AS_FEW;
+    bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
-        if (c.ps < least || (best == first && turned && blocks && c.ps < all)) least = c.ps, best = lane;
+        bool near = (turned && blocks) || (product && cost_of(v, lane) < few);
+        if (c.ps < least || (best == first && near && c.ps < all)) least = c.ps, best = lane;
     }
     return best;
 }
