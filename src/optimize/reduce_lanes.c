@@ -96,10 +96,11 @@ static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int ca
 }
 
 /* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
- * lies behind it in the row, half is known then. */
+ * lies behind it in the row, half is known then. Not where each element takes long to compute: that is done over. */
 static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes, w = e > 8 * l ? 4 * l : e > 4 * l ? 2 * l : l;
     w = KN_MAX(w >> v->narrow, l);
+    if (v->ops > 2 * KO_PIECE_OPS) return false;
     if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l || e > FOLD_ROUNDS * l) return false;
     if (e <= 2 * l && __builtin_popcountll((unsigned long long)(e % l)) < 2) return false;
     return rounds_of(v, o, w, opts, n, cap);
@@ -128,9 +129,11 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         dots = false;
         /* sums of what is left over, in lanes of their own, would take their registers from the tile */
         if (mask && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
-        if (kg_is_fold(v->g, nest->origin[o].closer) && short_fold(v, o, opts, n, cap)) continue;
-        int64_t w = e >= 8 * v->lanes && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
-        if (kg_is_fold(v->g, nest->origin[o].closer) && v->narrow < 2 && e < 8 * v->lanes) /* its steps take long */
+        bool fold = kg_is_fold(v->g, nest->origin[o].closer);
+        if (fold && short_fold(v, o, opts, n, cap)) continue;
+        int64_t most = (fold && v->ops > 2 * KO_PIECE_OPS ? 16 : 8) * v->lanes;
+        int64_t w = e >= most && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
+        if (fold && v->narrow < 2 && e < most) /* its steps take long */
             w = e <= 4 * v->lanes ? e : 2 * v->lanes;
         ko_split(v, ko_position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     }
