@@ -241,7 +241,7 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
         if (ko_stride_in(v, a, row) != 0) return 0;
         held++;
     }
-    int64_t room = (ko_tile_registers(v) - 2) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
+    int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
     return held == 1 && room > 2 && some > 1 ? some * v->lanes : 0; /* of few, a tile broadcasts less often */
 }
 
