@@ -105,12 +105,12 @@ static kn_ref both_halves(const kn_graph *g, kn_ref x) {
     return kg_op(g, kg_at(g, from, 1)) == KN_OP_STORE && kg_op(g, kg_at(g, from, 2)) == KN_OP_STORE ? from : 0;
 }
 
-/* The LOAD of the other half of what item `at` loads, where it does not stand yet; NOWHERE: there is none. */
+/* The LOAD of the other half of what item `at` loads, where nothing has asked for it yet; NOWHERE: there is none. */
 static int other_half(const kl_run_order *o, int at) {
     enum { NEAR = 4 }; /* made one after the other */
     kn_ref from = both_halves(o->g, o->item[at].node);
     for (int i = KN_MAX(at - NEAR, o->from); from && i < KN_MIN(at + NEAR + 1, o->to); i++)
-        if (both_halves(o->g, o->item[i].node) == from && o->next[i] != UINT32_MAX) return i;
+        if (both_halves(o->g, o->item[i].node) == from && !o->next[i]) return i;
     return NOWHERE;
 }
 
