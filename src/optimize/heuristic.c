@@ -8,10 +8,10 @@
 #define AS_FEW 1.1 /* times as many */
 
 enum {
-    STORE_AHEAD = 1024, /* bytes; of less than */
-    SHORT_STORE = 16,   /* each line would be announced often */
-    ROWS_AHEAD  = 2,    /* rows of a sum that are announced, */
-    ROWS_APART  = 4     /* lines apart */
+    STORE_AHEAD = 1024, /* bytes before they are stored to, lines are announced; */
+    SHORT_STORE = 16,   /* not by stores of fewer bytes, which would announce each often */
+    ROWS_AHEAD  = 2,    /* rows before a sum reads them, they are, */
+    ROWS_APART  = 4     /* if they lie as many lines apart */
 };
 
 /* Accesses made, with `lane` (an output origin, or -1: the reductions') as the lanes. */
