@@ -227,10 +227,11 @@ static int rm_pick(uint32_t of, uint32_t rather, int wish) {
 }
 
 /* Registers of the bank beside that v may wait in. What is there when the loop opens shares its own with nothing.
- * Vectors of lanes have no room there, and sums that start each round in the frame are there. */
+ * Vectors of lanes have no room there, nor scalars that are repeated over some, and sums that start each round in the
+ * frame are there. */
 static uint32_t rm_room_beside(const rm *r, kn_ref v) {
     const rm_state *s = &r->at[v];
-    if (r->c->bank == KX_BANK_VEC && kx_is_lanes(r->g, v)) return 0;
+    if (r->c->bank == KX_BANK_VEC && (kx_is_lanes(r->g, v) || r->p->value[v].repeated)) return 0;
     if (r->c->mark[v] & KX_WRITTEN && (s->clean || (s->lent && s->top < 0))) return 0;
     return s->clean ? r->sides & ~r->sided : r->sides;
 }
