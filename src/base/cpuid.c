@@ -46,14 +46,14 @@ static bool listed_caches(kn_machine *m, uint32_t last, uint32_t leaf, bool gues
 
 /* Whether the second unit of FMAs takes 64 bytes too, which no bit says: Intel's servers have it, its clients with
  * AVX-512 have not (Intel's optimization manual, the chapters of Skylake Server and Ice Lake Client); a Zen 4 works in
- * halves. */
+ * halves. What has AMX (leaf 7, EDX bit 24) is a server, whatever model a hypervisor shows. */
 static bool two_wide_fma(uint32_t last) {
     static const uint8_t clients[] = {0x66, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7}; /* Cannon, Ice, Tiger, Rocket Lake */
-    uint32_t             maker[4] = {0}, is[4] = {0};
+    uint32_t             maker[4] = {0}, is[4] = {0}, has[4] = {0};
     if (!cpuid(last, 0, 0, maker) || !cpuid(last, 1, 0, is) || maker[1] != 0x756e6547 /* "Genu" */) return false;
     uint32_t family = is[0] >> 8 & 15, model = (is[0] >> 4 & 15) | (is[0] >> 12 & 0xf0);
     for (int i = 0; i < KN_COUNT(clients); i++)
-        if (clients[i] == model) return false;
+        if (clients[i] == model) return cpuid(last, 7, 0, has) && has[3] >> 24 & 1;
     return family == 6;
 }
 
