@@ -65,11 +65,19 @@ int kx_wish(const kx_plan *p, kn_ref n) {
     return -1;
 }
 
+/* What a register holds, until when, and what its uses weigh by its length. */
+typedef struct ra_held {
+    kn_ref  node;
+    int32_t end;
+    double  rate;
+} ra_held;
+
 static bool ra_scan(kx_plan *p, bool *fits) {
     const kn_alloc *a  = kg_alloc(p->g);
     ra_interval    *in = kn_zalloc(a, (p->size + 1) * sizeof *in);
-    kn_ref          active[KX_BANKS][32];
-    int             nactive[KX_BANKS] = {0}, count = 0, npool[KX_BANKS];
+    ra_held         held[KX_BANKS][32];
+    uint32_t        busy[KX_BANKS] = {0};
+    int             count = 0, npool[KX_BANKS];
     uint8_t         pool[KX_BANKS][32];
     if (!in) return kn_oom(p->f);
     *fits = true;
@@ -81,40 +89,31 @@ static bool ra_scan(kx_plan *p, bool *fits) {
     for (int i = 0; i < count; i++) {
         kn_ref    n = in[i].node;
         kx_value *v = &p->value[n];
-        int       b = v->bank, reg = -1, hint;
-        uint32_t  busy = 0;
-        for (int k = 0; k < nactive[b]; k++) {
-            kx_value *o = &p->value[active[b][k]];
-            if (o->end <= v->start)
-                active[b][k--] = active[b][--nactive[b]];
-            else
-                busy |= 1u << o->reg;
+        int       b = v->bank, reg = -1;
+        double    rate = v->weight / (v->end - v->start + 1);
+        for (uint32_t m = busy[b]; m; m &= m - 1)
+            if (held[b][__builtin_ctz(m)].end <= v->start) busy[b] &= ~(m & -m);
+        int wish = kx_wish(p, n);
+        for (int k = 0; k < npool[b]; k++) {
+            if (busy[b] >> pool[b][k] & 1) continue;
+            if (reg < 0 || pool[b][k] == wish) reg = pool[b][k];
+            if (wish < 0 || reg == wish) break;
         }
-        hint = kx_wish(p, n);
-        for (int k = 0; k < npool[b] && reg < 0; k++)
-            if (!(busy >> pool[b][k] & 1) && (hint < 0 || pool[b][k] == hint)) reg = pool[b][k];
-        for (int k = 0; k < npool[b] && reg < 0; k++)
-            if (!(busy >> pool[b][k] & 1)) reg = pool[b][k];
         if (reg < 0) {
-            int least = -1;
-            *fits     = false;
-            for (int k = 0; k < nactive[b]; k++) {
-                kx_value *o = &p->value[active[b][k]];
-                double    w = o->weight / (o->end - o->start + 1);
-                kx_value *m = least < 0 ? v : &p->value[active[b][least]];
-                if (w < m->weight / (m->end - m->start + 1)) least = k;
-            }
-            if (least < 0) {
+            double least = rate;
+            *fits        = false;
+            for (int k = 0; k < npool[b]; k++)
+                if (held[b][pool[b][k]].rate < least) least = held[b][reg = pool[b][k]].rate;
+            if (reg < 0) {
                 ra_put_by(p, v);
                 continue;
             }
-            reg = p->value[active[b][least]].reg;
-            ra_put_by(p, &p->value[active[b][least]]);
-            active[b][least] = active[b][--nactive[b]];
+            ra_put_by(p, &p->value[held[b][reg].node]);
         }
-        v->reg = (int8_t)reg;
+        v->reg       = (int8_t)reg;
+        held[b][reg] = (ra_held){n, v->end, rate};
+        busy[b] |= 1u << reg;
         p->used[b] |= 1u << reg;
-        active[b][nactive[b]++] = n;
     }
     kn_free(a, in, (p->size + 1) * sizeof *in);
     return true;
