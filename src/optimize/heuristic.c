@@ -182,7 +182,8 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
         int64_t          bytes = bytes_a_round(v, a, !v->turned);
-        if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
+        if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM) continue;
+        if (ko_stride_in(v, a, lane) != 1 && !ko_rows_in_turns(v, a, lane)) continue;
         bool across = much && lies_across(v, a, lane);
         if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};

@@ -549,16 +549,23 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
     return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
 }
 
-/* A hint for the lines of 64 bytes that a tile touches: one a row, and one more for each that a run goes on to. */
+/* A hint for the lines of 64 bytes that a tile touches: one for each that a row goes on to, and none for a line's length
+ * where there is one already, as of rows that lie in turns. */
 kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
     kx_tile    d;
     cm_address a;
     kn_ref     at = kg_at(c->g, n, 0), part[256];
-    int        m = 0, line = 64 / KN_MAX(kn_dsize(kg_dtype(c->g, at)), 1); /* lanes */
+    int64_t    known[KN_COUNT(part)], line = 64 / KN_MAX(kn_dsize(kg_dtype(c->g, at)), 1); /* elements */
+    int        m = 0;
     kx_tile_of(c, at, &d);
     if (!cm_find_address(c, at, &d, &a)) return 0;
+    int64_t apart = a.plain && d.rank ? KN_MAX(a.coef[d.rank - 1], 1) : 1, step = KN_MAX(line / apart, 1);
     for (int64_t row = 0; row < d.rows; row++)
-        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += line) {
+        for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += step) {
+            bool is_known = false;
+            known[m]      = cm_constant_part(&a, &d, row, lane);
+            for (int k = 0; k < m && a.plain; k++) is_known |= known[m] - known[k] < line && known[k] - known[m] < line;
+            if (is_known) continue;
             kn_ref place = cm_element_place(c, &a, at, &d, row, lane, 1);
             if (!place) return 0;
             part[m++] = kg_op1(c->g, KN_OP_PREFETCH, place);
