@@ -2,7 +2,8 @@
 #include "optimize/view.h"
 
 enum {
-    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, /* registers of a row: of a fold, of sums of products */
+    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 8, /* registers of a row: of a fold, of sums of products, others */
+    SUM_CODE = 64, /* operations in all rounds of a row */
     SHORT_CODE = 80 /* products of vectors */
 };
 
@@ -106,6 +107,13 @@ static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, w, opts, n, cap);
 }
 
+/* So does a sum along one that has little to compute: a row's few rounds take no longer than its loop takes to end. */
+static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[o].extent, l = v->lanes;
+    if (e < 2 * l || e >= SUM_ROUNDS * l || v->narrow || kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
+    return rounds_of(v, o, l, opts, n, cap);
+}
+
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     bool           dots = lane < 0 && row >= 0;
@@ -131,6 +139,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (mask && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer);
         if (fold && short_fold(v, o, opts, n, cap)) continue;
+        if (!fold && lane < 0 && row < 0 && short_sum(v, o, opts, n, cap)) continue;
         int64_t most = (fold && v->ops > 2 * KO_PIECE_OPS ? 16 : 8) * v->lanes;
         int64_t w = e >= most && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         if (fold && v->narrow < 2 && e < most) /* its steps take long */
