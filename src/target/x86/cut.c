@@ -248,6 +248,19 @@ static int ct_op_of_bytes(int op) {
     return op == KN_OP_MAX || op == KN_OP_ADD ? KN_OP_OR : op == KN_OP_MIN || op == KN_OP_MUL ? KN_OP_AND : op;
 }
 
+/* Whether one of w bytes that are 0 or 1 is 1, or with AND all are: eight, or fewer, are one number. */
+static kn_ref ct_fold_flags(kx_cut *c, int op, kn_ref v, int w) {
+    kn_graph *g    = c->g;
+    int64_t   ones = 0;
+    kn_ref    x[2] = {0};
+    if (w > 16 && !(v = ct_fold_lanes(c, op, v, w, 16))) return 0;
+    int    half = KN_MIN(w, 16) / 2, dt = half == 8 ? KN_U64 : half == 4 ? KN_U32 : KN_U16;
+    if (!kx_lanes(c, kg_bitcast(g, v, dt), 2, x)) return 0;
+    for (int k = 0; k < half && op == KN_OP_AND; k++) ones |= (int64_t)1 << 8 * k;
+    kn_ref all = ct_combine(c, op, dt, 0, x[0], x[1]);
+    return ct_combine(c, op == KN_OP_AND ? KN_OP_CMPEQ : KN_OP_CMPNE, KN_BOOL, 0, all, kg_int(g, dt, ones));
+}
+
 static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_ref  src = kg_at(c->g, n, 0), acc[8] = {0};
     int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op), dt = kx_lane_dtype(c, kg_dtype(c->g, n)), width[8], nacc = 0;
@@ -280,7 +293,9 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
     for (int k = 0; k < nacc && fold && r; k++) { /* the next has half of the lanes, a quarter and so on */
         int to = k + 1 < nacc ? width[k + 1] : 1, own = kg_dtype(c->g, n);
         int of = bytes && width[k] > 1 ? ct_op_of_bytes(op) : op;
-        r      = ct_fold_lanes(c, of, r, width[k], to);
+        bool flags = to == 1 && width[k] >= 4 && bytes && (of == KN_OP_AND || of == KN_OP_OR);
+        r = flags && kg_op(c->g, r) != KN_OP_CONST ? ct_fold_flags(c, of, r, width[k])
+                                                   : ct_fold_lanes(c, of, r, width[k], to);
         if (r && to == 1 && bytes && kg_dtype(c->g, r) != own)
             r = ct_combine(c, KN_OP_CMPNE, own, 0, r, kg_int(c->g, KN_U8, 0));
         else if (r && to == 1 && kg_dtype(c->g, r) != own)
