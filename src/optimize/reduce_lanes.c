@@ -2,8 +2,8 @@
 #include "optimize/view.h"
 
 enum {
-    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 8, /* registers of a row: of a fold, of sums of products, others */
-    SUM_CODE = 64, /* operations in all rounds of a row */
+    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of a fold, of sums of products, others */
+    SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80 /* products of vectors */
 };
 
@@ -107,11 +107,11 @@ static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, w, opts, n, cap);
 }
 
-/* So does a sum along one that has little to compute: a row's few rounds take no longer than its loop takes to end. */
+/* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. */
 static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes;
-    if (e < 2 * l || e >= SUM_ROUNDS * l || v->narrow || kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
-    return rounds_of(v, o, l, opts, n, cap);
+    if (e < 2 * l || e > SUM_ROUNDS * l || v->narrow || kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
+    return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
 
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
