@@ -181,15 +181,16 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
-        int64_t          bytes = bytes_a_round(v, a, !v->turned);
+        bool             turns = ko_rows_in_turns(v, a, lane), block = v->turned && !turns;
+        int64_t          bytes = bytes_a_round(v, a, !block);
         if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM) continue;
-        if (ko_stride_in(v, a, lane) != 1 && !ko_rows_in_turns(v, a, lane)) continue;
+        if (!turns && ko_stride_in(v, a, lane) != 1) continue;
         bool across = much && lies_across(v, a, lane);
-        if (!v->turned && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
+        if (!block && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < SHORT_STORE) continue;
-        if (bytes < (v->turned ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
-        ahead.more = v->turned ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
+        if (bytes < (block ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
+        ahead.more = block ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
         ko_push(v, ahead, opts, n, cap);
     }
 }

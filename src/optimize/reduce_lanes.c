@@ -110,7 +110,8 @@ static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
 /* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. */
 static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes;
-    if (e < 2 * l || e > SUM_ROUNDS * l || v->narrow || kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
+    if (e < 2 * l || e > SUM_ROUNDS * l || v->narrow) return false;
+    if (kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
     return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
 

@@ -549,8 +549,8 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
     return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
 }
 
-/* A hint for the lines of 64 bytes that a tile touches: one for each that a row goes on to, and none for a line's length
- * where there is one already, as of rows that lie in turns. */
+/* A hint for the lines of 64 bytes that a tile touches: one for each that a row goes on to, and none for a line's
+ * length where there is one already, as of rows that lie in turns. */
 kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
     kx_tile    d;
     cm_address a;
