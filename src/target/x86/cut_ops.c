@@ -13,7 +13,7 @@
 
 static bool co_shift_form(const kx_cut *c, int dt, int64_t count) {
     int size = kn_dsize(dt);
-    return size > 2 || (size == 2 && (c->avx512 || count >= 0));
+    return size > 2 || (size == 2 && (c->avx512 || count >= 0)) || (dt == KN_U8 && count >= 0);
 }
 
 static bool co_compare_form(int op, int st) {

@@ -345,7 +345,11 @@ static void en_shift(kx_writer *e, kn_ref n, int bytes) {
     if (kg_op(e->g, by) == KN_OP_CONST) {
         int64_t c = kg_const_int(e->g, by);
         if (c < 0 || c >= width) c = kind == 2 ? width - 1 : width; /* the instruction gives 0 from the width on */
-        kx_put(e, kx_imm(kx_i3((kx_form_id)by_const[kind][s], bytes, d, a, 0), c));
+        kx_put(e, kx_imm(kx_i3((kx_form_id)by_const[kind][KN_MAX(s, 1)], bytes, d, a, 0), c));
+        if (!s) { /* without what came from the other byte of a word */
+            kx_rm m = en_pool_lanes(e, kind ? 0xff >> c : 0xff << c & 0xff, 1, bytes);
+            en_put_rm(e, kx_i3(e->avx512 ? KX_VPANDD : KX_VPAND, bytes, d, d, KX_IN_MEM), &m);
+        }
     } else {
         kx_rm b = kx_vec_rm(e, by, bytes, s >= KX_L4, n);
         en_put_rm(e, kx_i3((kx_form_id)by_lane[kind][s], bytes, d, a, en_field(&b)), &b);
