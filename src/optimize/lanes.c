@@ -6,6 +6,7 @@ enum {
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
+    WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_OPS = 4 /* in a body that is little */
 };
 
@@ -99,6 +100,19 @@ static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
         if (s != 0 && s != 1) return false;
     }
     return v->machine->masks && ko_lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
+}
+
+/* A product's row of a few registers and a rest goes as one: a tile of the rest alone would read all that it broadcasts
+ * once more. Rows of the tile then; 0: there are fewer than three, or it is no such row. */
+static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
+    int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
+    if (v->narrow || e <= w || e % w == 0 || masks_rest(v, lane, row, w) || panel_of(v, lane, row, w) >= 0) return 0;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        if (s != 0 && s != 1) return 0;
+    }
+    int64_t rows = KN_MIN(KN_MIN((ko_tile_registers(v) - nv) / nv, (int64_t)WHOLE_SUMS / nv), (int64_t)KO_TILE_ROWS);
+    return rows < 3 ? 0 : ko_tile_rows(v->nest->origin[row].extent, rows);
 }
 
 /* A short row of parts that gates tell from one another: lanes of all of it know on which side they are. */
@@ -279,6 +293,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         ko_split(v, ko_position(nest, lane, -1), held, KN_AXIS_UPCAST, opts, n, cap);
         return;
     }
+    if (product && (rows = whole_rows(v, lane, row, w))) w = e;
     if (row >= 0) {
         if (!rows) rows = ko_tile_rows(nest->origin[row].extent, most_rows(v, lane, w));
         int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
