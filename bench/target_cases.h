@@ -2,22 +2,11 @@
 #ifndef KN_BENCH_TARGET_CASES_H
 #define KN_BENCH_TARGET_CASES_H
 
-#include "koine.h"
+#include "target_program.h"
 
-#include <stddef.h>
-
-enum { INPUTS = 4 };
-typedef kn_tensor *(*body)(kn_context *kn, kn_tensor *const in[]);
-
-/* A loss's gradient by one of the weights: the kernels of a training step. */
-static kn_tensor *gradient_of(kn_tensor *loss, kn_tensor *x) {
-    kn_tensor *g = NULL;
-    kn_gradient(loss, &x, 1, &g);
-    return g;
-}
 #define BODY(NAME, ...) \
-    static kn_tensor *NAME(kn_context *kn, kn_tensor *const in[]) { \
-        return (void)kn, (void)in, __VA_ARGS__; \
+    static kn_tensor *NAME(kn_context *kn, const program *p, kn_tensor *const in[]) { \
+        return (void)kn, (void)p, (void)in, __VA_ARGS__; \
     }
 BODY(matmul, kn_matmul(in[0], in[1]))
 BODY(matmul_nt, kn_matmul(in[0], kn_transpose(in[1], 0, 1)))
@@ -237,26 +226,27 @@ BODY(clipped_norm, kn_mul(in[0], kn_minimum_s(kn_rdiv_s(kn_add_s(kn_sqrt(kn_sum(
 BODY(conv_flat, kn_conv2d(in[0], in[1], NULL, .padding = {0, 4}))
 BODY(conv_inside, kn_conv2d(in[0], in[1], NULL))
 
-static kn_tensor *attention(kn_context *kn, kn_tensor *const in[]) {
-    (void)kn;
+static kn_tensor *attention(kn_context *kn, const program *p, kn_tensor *const in[]) {
+    (void)kn, (void)p;
     return kn_matmul(kn_softmax(kn_mul_s(kn_matmul(in[0], kn_transpose(in[1], 1, 2)), 0.125), 2), in[2]);
 }
 
 /* Of a square: what lies on and above the diagonal. */
-static kn_tensor *upper(kn_context *kn, kn_tensor *const in[]) {
+static kn_tensor *upper(kn_context *kn, const program *p, kn_tensor *const in[]) {
+    (void)p;
     kn_tensor *i = kn_iota(kn, kn_size(in[0], 0), KN_I32), *j = kn_iota(kn, kn_size(in[0], 1), KN_I32);
     return kn_where(kn_le(kn_unsqueeze(i, 1), kn_unsqueeze(j, 0)), in[0], kn_full(kn, 0, KN_F32, NULL, 0));
 }
 /* Adam's step: of a weight, its gradient and the two means. */
-static kn_tensor *adam(kn_context *kn, kn_tensor *const in[]) {
-    (void)kn;
+static kn_tensor *adam(kn_context *kn, const program *p, kn_tensor *const in[]) {
+    (void)kn, (void)p;
     kn_tensor *m = kn_add(kn_mul_s(in[2], 0.9), kn_mul_s(in[1], 0.1)),
               *v = kn_add(kn_mul_s(in[3], 0.999), kn_mul_s(kn_square(in[1]), 0.001));
     return kn_sub(in[0], kn_mul_s(kn_div(m, kn_add_s(kn_sqrt(v), 1e-8)), 1e-3));
 }
 /* Rotary positions: halves of the last axis are turned by the angle. */
-static kn_tensor *rotary(kn_context *kn, kn_tensor *const in[]) {
-    (void)kn;
+static kn_tensor *rotary(kn_context *kn, const program *p, kn_tensor *const in[]) {
+    (void)kn, (void)p;
     kn_tensor *a       = kn_shrink(in[0], (kn_dim[]){0, 0}, (kn_dim[]){512, 64}, 2),
               *b       = kn_shrink(in[0], (kn_dim[]){0, 64}, (kn_dim[]){512, 128}, 2);
     kn_tensor *parts[] = {kn_sub(kn_mul(a, kn_cos(in[1])), kn_mul(b, kn_sin(in[1]))),
@@ -264,22 +254,17 @@ static kn_tensor *rotary(kn_context *kn, kn_tensor *const in[]) {
     return kn_cat(parts, 2, 1);
 }
 
-static kn_tensor *mlp_step(kn_context *kn, kn_tensor *const in[]) {
-    (void)kn;
+static kn_tensor *mlp_step(kn_context *kn, const program *p, kn_tensor *const in[]) {
+    (void)kn, (void)p;
     kn_tensor *hidden = kn_relu(kn_matmul(in[0], in[1]));
     return gradient_of(kn_mean(kn_square(kn_matmul(hidden, in[2]))), in[1]);
 }
-static kn_tensor *conv_step(kn_context *kn, kn_tensor *const in[]) {
-    (void)kn;
+static kn_tensor *conv_step(kn_context *kn, const program *p, kn_tensor *const in[]) {
+    (void)kn, (void)p;
     kn_tensor *y = kn_max_pool2d(kn_relu(kn_conv2d(in[0], in[1], in[2], .padding = {1, 1})), .kernel = {2, 2});
     return gradient_of(kn_mean(kn_square(y)), in[1]);
 }
 
-typedef struct input {
-    kn_dtype dtype; /* 0: f32 in 0..1; integers are in 0..most */
-    int      most;
-    kn_dim   dims[4];
-} input;
 #define F(...) \
     { \
         KN_F32, 0, { \
@@ -299,12 +284,6 @@ typedef struct input {
         } \
     }
 #define MEGA 1024, 1024
-
-typedef struct program {
-    const char *name;
-    body        fn;
-    input       in[INPUTS];
-} program;
 
 static const program cases[] = {
     {"matmul 128", matmul, {F(128, 128), F(128, 128)}},
