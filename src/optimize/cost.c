@@ -198,6 +198,7 @@ typedef struct ko_shape { /* the nest, loop by loop */
     bool            lane[KN_MAX_NEST];
     double          extent[KN_MAX_NEST];
     uint64_t        around[KN_MAX_NEST]; /* per END or REDUCE: the loops it stands in */
+    bool            moves; /* nothing is computed: what is read one by one is stored so, and no vector made of it */
 } ko_shape;
 
 /* The loops that stand around what depends on those origins; lane loops of the same ENDs and REDUCEs among them. */
@@ -338,7 +339,7 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     double turns = shuffles(h, s, m, lane);
     if (turns > 0) return turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
-    bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 : lanes % each != 0;
+    bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0;
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;
     return (s->store ? EXTRACT : INSERT) * (ragged ? RAGGED : 1);
 }
@@ -424,7 +425,11 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);
     }
     for (int c = 0; c < k->ncloser; c++) h.around[c] = loop_set_around(&h, k->in[c]);
-    for (int i = 0; i < k->nsite; i++) k->site[i].around = loop_set_around(&h, k->site[i].on);
+    h.moves = true;
+    for (int i = 0; i < k->nsite; i++) {
+        k->site[i].around = loop_set_around(&h, k->site[i].on);
+        h.moves &= k->site[i].base >= 0;
+    }
     double cycle = (double)m->cycle_ps;
     for (int i = 0; i < k->nsite; i++) {
         const ko_site *s = &k->site[i];

@@ -217,7 +217,7 @@ static bool cm_gathers_apart(const kx_cut *c, int dt, int w, int64_t step) {
 
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) {
     bool held = kn_dsize(dt) >= 4 || (c->avx512 && kn_is_int(dt)); /* by registers as memory has them */
-    return c->lanes > 1 && dt != KN_BOOL && held && w * kn_dsize(dt) >= (c->avx512 ? 8 : 16);
+    return c->lanes > 1 && dt != KN_BOOL && held && w * kn_dsize(dt) >= (c->avx512 ? 4 : 16);
 }
 
 /* What an accumulator of w lanes is held as. There are few masks, and many vectors: bools are bytes, 0 or 1. */

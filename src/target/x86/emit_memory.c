@@ -440,10 +440,17 @@ static int el_mask_of(kx_writer *e, kn_ref gate, int w, int size) {
     return e->v0;
 }
 
+/* The mask has a bit for lanes alone: it compares what fills a register. */
+static bool el_has_lanes_alone(const kn_graph *g, kn_ref gate, int w) {
+    if (kg_op(g, gate) != KN_OP_INS || !kx_compares(kx_op(g, gate))) return false;
+    int st = kg_dtype(g, kg_at(g, gate, 0));
+    return st != KN_BOOL && w * (st == KN_INDEX ? 4 : kn_dsize(st)) >= 16;
+}
+
 /* A gate of lanes as a mask of AVX-512. It says nothing of what is above the lanes, where they fill no register. */
 static int el_lanes_of(kx_writer *e, kn_ref gate, int w, int size) {
     int k = kx_mask(e, gate, KX_K0), above = 64 - w;
-    if (w * size >= 16) return k;
+    if (w * size >= 16 || el_has_lanes_alone(e->g, gate, w)) return k;
     kx_put(e, kx_imm(kx_i3(KX_KSHIFTLQ, 0, KX_K0, k, 0), above));
     kx_put(e, kx_imm(kx_i3(KX_KSHIFTRQ, 0, KX_K0, KX_K0, 0), above));
     return KX_K0;
