@@ -377,8 +377,8 @@ static bool merge_loops(kl_program *p, kl_kernel *k) {
                 kn_ref  eb = kg_at(k->g, inner, 0), ob = kg_at(k->g, outer, 0);
                 int64_t e = kg_const_int(k->g, eb), total;
                 if (kg_op(k->g, eb) != KN_OP_CONST || kg_op(k->g, ob) != KN_OP_CONST) continue;
-                if (!kn_mul_ok(e, kg_const_int(k->g, ob), &total) || !mergeable(k->g, order, n, outer, inner, e, counted))
-                    continue;
+                if (!kn_mul_ok(e, kg_const_int(k->g, ob), &total)) continue;
+                if (!mergeable(k->g, order, n, outer, inner, e, counted)) continue;
                 kg_made_of(k->g, k->g, inner);
                 kn_ref one = kg_range(k->g, kg_idx(k->g, total), kg_field(k->g, inner, KN_F_RANGE_id),
                                       (int)kg_field(k->g, inner, KN_F_RANGE_type));

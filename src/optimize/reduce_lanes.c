@@ -175,16 +175,28 @@ static bool is_decided(const ko_view *v, int origin) {
     return false;
 }
 
+/* A sum that no tile has copies of: unrolled it is not much. */
+static bool is_alone(const ko_view *v, int origin) {
+    for (int l = 0; l < v->nest->nloop; l++) {
+        const kn_loop *at = &v->nest->loop[l];
+        if (at->type != KN_AXIS_UPCAST) continue;
+        if (kg_depends(v->g, v->nest->origin[origin].closer, v->nest->origin[at->origin].range)) return false;
+    }
+    return true;
+}
+
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
-    if (v->ops > KO_PIECE_OPS) return;
     bool    room = ko_tile_registers(v) >= 2 * KO_BLOCK; /* for what the copies load */
     int64_t most = room && product ? KN_MIN(2 * KO_SHORT_SUM, KN_MAX(KO_SHORT_SUM, SHORT_CODE / vectors_of_tile(v)))
-                                   : KO_SHORT_SUM;
+                                   : KO_SHORT_SUM, few = 2 * KO_SHORT_SUM;
     for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
-        if (terms > most) { /* the last loop at least; a longer one where copies know whether they may load */
+        bool alone = is_alone(v, first);
+        if (v->ops > KO_PIECE_OPS && !alone) continue;
+        if (terms > (alone ? KN_MAX(most, few) : most)) {
+            /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
             int64_t code  = e > 2 * KO_SHORT_SUM ? INT64_MAX : kn_sat_mul(e, vectors_of_tile(v));
@@ -195,6 +207,7 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
             continue;
         }
         most /= KN_MAX(terms, 1); /* of sums in sums, together */
+        few /= KN_MAX(terms, 1);
         for (int o = last; o-- > first;) {
             int at = ko_position(v->nest, o, KN_AXIS_REDUCE);
             if (at >= 0) ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
