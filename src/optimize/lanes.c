@@ -7,7 +7,9 @@ enum {
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
-    FEW_OPS = 4 /* in a body that is little */
+    FEW_OPS = 4, /* in a body that is little */
+    MOST_PEELED = 3, /* loops that gates cut in pieces */
+    KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
 };
 
 /* Terms of a sum that will have no loop; 0: of one that has, or of none. */
@@ -199,7 +201,9 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
     for (int l = 0; l < ko_position(v->nest, lane, -1); l++)
         if (ko_may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
-    int64_t each = ko_lane_vectors(v, v->nest->origin[lane].extent) * (1 + v->ops / FEW_OPS);
+    int64_t e = row < 0 ? 0 : v->nest->origin[row].extent, each = ko_lane_vectors(v, v->nest->origin[lane].extent);
+    if (row >= 0 && ko_is_gated(v, row) && e * each <= KNOWN_ROWS >> v->narrow) return *rows = e, row;
+    each *= 1 + v->ops / FEW_OPS;
     int64_t most = (SHORT_ROWS >> v->narrow) / each;
     if (row >= 0) *rows = ko_tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
     return row;
@@ -326,7 +330,8 @@ static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
 
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     if (v->outputs < v->nest->norigin || v->ops > KO_PIECE_OPS) return;
-    for (int o = v->outputs; o-- > 0;) {
+    int peeled = 0;
+    for (int o = v->outputs; o-- > 0 && peeled < MOST_PEELED;) {
         int at = ko_position(v->nest, o, KN_AXIS_LOOP);
         if (at < 0 || (o != lane && ko_position(v->nest, o, -1) != at)) continue; /* lanes know */
         int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
@@ -336,8 +341,9 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
             else if (turns) first = KN_MIN(first, turns), last = KN_MAX(last, turns);
         }
         if (!last || last == e) continue;
-        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = first / round};
-        if (last > first) peel.more = (e - last) / round;
-        if (ko_push(v, peel, opts, n, cap)) return;
+        bool   ends = last == first && 2 * first > e; /* the larger part is the loop's, which threads may share */
+        kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = ends ? 0 : first / round};
+        if (ends || last > first) peel.more = (e - last) / round;
+        peeled += ko_push(v, peel, opts, n, cap);
     }
 }
