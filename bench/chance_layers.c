@@ -19,7 +19,8 @@ void plan_matmul(chance *c, stream *s) {
     int                      vector = below(s, 8), rank = batch ? 3 : 2;
     if (one_in(s, 8)) dtype = one_in(s, 2) ? KN_I8 : KN_I32;
     c->kind = one_in(s, 2) ? 0 : below(s, 4);
-    spread(s, d, 3, LEAST_PRODUCTS, (vector < 2 ? MOST_ELEMENTS : MOST_PRODUCTS) / (batch ? batch : 1));
+    int64_t most = vector < 2 ? MOST_ELEMENTS : MOST_PRODUCTS, times = batch ? batch : 1;
+    spread(s, d, 3, LEAST_PRODUCTS / times, most / times);
     if (vector < 2) d[2] *= d[vector], d[vector] = 1; /* one row, or one column */
     if (one_in(s, 8)) d[0] = d[1] = d[2] = size(s, 16, batch ? 100 : 300);
     trim(d, 3, batch ? MOST_ELEMENTS / batch : MOST_ELEMENTS);
