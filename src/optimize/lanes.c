@@ -202,7 +202,8 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     for (int l = 0; l < ko_position(v->nest, lane, -1); l++)
         if (ko_may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
     int64_t e = row < 0 ? 0 : v->nest->origin[row].extent, each = ko_lane_vectors(v, v->nest->origin[lane].extent);
-    if (row >= 0 && ko_is_gated(v, row) && e * each <= KNOWN_ROWS >> v->narrow) return *rows = e, row;
+    if (row >= 0 && ko_is_gated(v, row)) /* all rows know their gates, or the loop is cut in pieces */
+        return e * each <= KNOWN_ROWS >> v->narrow ? (*rows = e, row) : -1;
     each *= 1 + v->ops / FEW_OPS;
     int64_t most = (SHORT_ROWS >> v->narrow) / each;
     if (row >= 0) *rows = ko_tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
