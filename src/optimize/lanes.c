@@ -27,16 +27,22 @@ static int64_t most_rows(const ko_view *v, int lane, int64_t w) {
     return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? KO_TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
 
+/* What is read or stored lies side by side for that origin's numbers, or is one element for all of them. */
+static bool side_by_side(const ko_view *v, int origin) {
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], origin);
+        if (s != 0 && s != 1) return false;
+    }
+    return true;
+}
+
 /* Lanes for an END beside the main tile: its last loop, where everything in it walks by one or stands still. */
 void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
     int last = -1;
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
     if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
-    for (int i = 0; i < v->naccess; i++) {
-        int64_t s = ko_stride_in(v, &v->access[i], last);
-        if (s != 0 && s != 1) return;
-    }
+    if (!side_by_side(v, last)) return;
     int64_t e = v->nest->origin[last].extent;
     int64_t width = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     ko_split(v, ko_position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
@@ -97,22 +103,16 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
  * what lies side by side. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t rest = v->nest->origin[lane].extent % w;
-    for (int i = 0; i < v->naccess; i++) {
-        int64_t s = ko_stride_in(v, &v->access[i], lane);
-        if (s != 0 && s != 1) return false;
-    }
-    return v->machine->masks && ko_lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
+    if (!v->machine->masks || !side_by_side(v, lane)) return false;
+    return ko_lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
 /* A product's row of a few registers and a rest goes as one: a tile of the rest alone would read all that it broadcasts
  * once more. Rows of the tile then; 0: there are fewer than three, or it is no such row. */
 static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
-    if (v->narrow || e <= w || e % w == 0 || masks_rest(v, lane, row, w) || panel_of(v, lane, row, w) >= 0) return 0;
-    for (int i = 0; i < v->naccess; i++) {
-        int64_t s = ko_stride_in(v, &v->access[i], lane);
-        if (s != 0 && s != 1) return 0;
-    }
+    if (v->narrow || e <= w || e % w == 0 || !side_by_side(v, lane)) return 0;
+    if (masks_rest(v, lane, row, w) || panel_of(v, lane, row, w) >= 0) return 0;
     int64_t rows = KN_MIN(KN_MIN((ko_tile_registers(v) - nv) / nv, (int64_t)WHOLE_SUMS / nv), (int64_t)KO_TILE_ROWS);
     return rows < 3 ? 0 : ko_tile_rows(v->nest->origin[row].extent, rows);
 }
