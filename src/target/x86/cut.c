@@ -23,7 +23,8 @@ enum {
 /* ---- tiles ----------------------------------------------------------------------------------------------------- */
 
 void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
-    const int64_t *dims = kg_shape(c->g, n, &t->rank);
+    const kn_graph *g   = c->g;
+    const int64_t *dims = kg_shape(g, kg_op(g, n) == KN_OP_STORE ? kg_at(g, n, 0) : n, &t->rank);
     t->rows             = 1;
     t->lanes            = t->rank ? dims[t->rank - 1] : 1;
     for (int i = 0; i < t->rank; i++) t->dims[i] = dims[i];
@@ -178,6 +179,25 @@ kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count) {
     return kg_load(g, kg_index(g, kg_after(g, all, &put, 1), &some, 1));
 }
 
+kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
+    kn_graph *g    = c->g;
+    kn_ref    both = kg_buffer(g, c->next_local++, 2 * w, dtype, 0, KN_LOCAL);
+    kn_ref    run  = w > 1 ? kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0) : kg_idx(g, 0);
+    kn_ref    next = w > 1 ? kg_op2(g, KN_OP_ADD, kg_idx(g, w), run) : kg_idx(g, 1);
+    kn_ref    put[2] = {kg_store(g, kg_index(g, both, &run, 1), low, 0),
+                        kg_store(g, kg_index(g, both, &next, 1), high, 0)};
+    return kg_after(g, both, put, 2);
+}
+
+static kn_ref ct_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
+    return kg_load(c->g, ct_run_of(c, kx_behind(c, dtype, low, high, w), 2 * w));
+}
+
+/* Scalars of eight bytes are joined in registers: memory would make the load of all lanes wait for the last of them. */
+static bool ct_pairs(const kx_cut *c, int dtype) {
+    return dtype != KN_INDEX && kn_dsize(dtype) == 8 && kx_joins(c->avx512, dtype, 2);
+}
+
 kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
     bool same = true;
     for (int l = 1; l < w; l++) same &= scalar[l] == scalar[0];
@@ -197,11 +217,22 @@ kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
 static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
-    kn_ref x[KN_MAX_LANES];
+    kn_ref x[KN_MAX_LANES], half[KN_MAX_LANES];
     int    w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
-    for (int l = 0; l < w; l++)
-        if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
-    return kx_pack(c, kg_dtype(c->g, n), x, w);
+    bool   pairs = w > 1 && ct_pairs(c, kg_dtype(c->g, n)), apart = false;
+    if (pairs && !ct_slots_of(c, c->pair, n, d->rows * d->lanes)) return 0;
+    for (int l = 0; l < w; l++) {
+        int64_t at = row * d->lanes + from + l;
+        if (!(x[l] = kx_sca(c, n, at))) return 0;
+        apart |= kg_op(c->g, x[l]) == KN_OP_CONST || (l && x[l] == x[l - 1]);
+        if (!pairs || l % 2 == 0 || apart) continue;
+        kn_ref *pair = &c->pair[n][at]; /* made as soon as it can be: a scalar waits for one other, not for all */
+        if (!*pair) *pair = ct_join(c, kg_dtype(c->g, n), x[l - 1], x[l], 1);
+        half[l / 2] = *pair;
+    }
+    for (int of = 2; pairs && !apart && of < w; of *= 2)
+        for (int k = 0; k < w / of; k += 2) half[k / 2] = ct_join(c, kg_dtype(c->g, n), half[k], half[k + 1], of);
+    return pairs && !apart ? half[0] : kx_pack(c, kg_dtype(c->g, n), x, w);
 }
 
 static kn_ref ct_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
@@ -333,16 +364,17 @@ static bool ct_joins(const kx_cut *c, kn_ref n, int w) {
 
 static kn_ref ct_joined(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int ch) {
     kn_graph *g = c->g;
-    kn_ref    x[2], put[2], s = kg_at(g, n, 0), all, run = kg_iota(g, c->lanes, 0, KN_AXIS_UPCAST, 1, 0);
+    kn_ref    x[2], s = kg_at(g, n, 0);
     kx_tile   t;
     kx_tile_of(c, s, &t);
     int64_t at = kx_row_in(&t, d, row) * t.nchunk + ct_chunk_of(&t, kx_chunk_start(d, ch));
+    int     dt = kx_lane_dtype(c, kg_dtype(g, n));
     for (int k = 0; k < 2; k++)
         if (!(x[k] = kx_vec(c, s, at + k)) || !(x[k] = kx_alu(c, n, c->lanes, &x[k], 1))) return 0;
-    all = kg_buffer(g, c->next_local++, 2 * c->lanes, kg_dtype(g, x[0]), 0, KN_LOCAL);
-    for (int k = 0; k < 2; k++, run = kg_op2(g, KN_OP_ADD, kg_idx(g, c->lanes), run))
-        put[k] = kg_store(g, kg_index(g, all, &run, 1), x[k], 0);
-    return kg_load(g, ct_run_of(c, kg_after(g, all, put, 2), 2 * c->lanes));
+    if (x[0] == x[1] && kg_op(g, x[0]) == KN_OP_CONST) return x[0];
+    for (int k = 0; k < 2; k++) /* no register has it */
+        if (kg_op(g, x[k]) == KN_OP_CONST) x[k] = kx_node(c, KN_OP_CAST, dt, c->lanes, &x[k], 1);
+    return ct_join(c, dt, x[0], x[1], c->lanes);
 }
 
 static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
@@ -621,55 +653,103 @@ static void ct_find_products(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
+/* A REDUCE that folds lanes with one another takes registers of any number of them. */
+static bool ct_folds(const kx_cut *c, kn_ref n) {
+    kx_tile s, d;
+    kx_tile_of(c, kg_at(c->g, n, 0), &s);
+    kx_tile_of(c, n, &d);
+    return s.lanes > d.lanes;
+}
+
+/* Has a form for twice the lanes, whatever its sources have. */
+static bool ct_has_dense_form(const kx_cut *c, kn_ref n) {
+    const kn_graph *g  = c->g;
+    int             op = kg_op(g, n);
+    kx_tile         s, d;
+    kn_affine       f;
+    kn_ref          at = kg_nsrc(g, n) ? kg_at(g, n, 0) : 0;
+    switch (op) {
+    case KN_OP_LOAD:
+    case KN_OP_STORE:
+        if (kx_is_register(g, at)) return c->dense[kg_storage(g, at)];
+        return kg_nsrc(g, n) == 1 + (op == KN_OP_STORE) && kx_plain(g, kg_at(g, at, 1), &f);
+    case KN_OP_EXPAND: return true;
+    case KN_OP_REDUCE: return kx_has_form(c, n) && !ct_folds(c, n);
+    case KN_OP_RESHAPE:
+        kx_tile_of(c, at, &s);
+        kx_tile_of(c, n, &d);
+        return s.lanes == d.lanes && s.rows == d.rows;
+    case KN_OP_RANGE: return ct_is_iota(g, n) && kg_field(g, n, KN_F_RANGE_axis) + 1 == kg_rank(g, n);
+    default: return (kn_is_alu(op) || op == KN_OP_BITCAST) && kx_has_form(c, n);
+    }
+}
+
+static int ct_dense_size(const kx_cut *c, int dt) { /* bytes */
+    return 2 * c->lanes * ct_value_size(c, dt);
+}
+
 /* Could be computed with twice the lanes, of sources that are. */
 static bool ct_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
     const kn_graph *g  = c->g;
-    int             op = kg_op(g, n);
+    int             op = kg_op(g, n), dt = op == KN_OP_STORE ? kg_dtype(g, kg_at(g, n, 1)) : kg_dtype(g, n);
     kx_tile         t;
-    kn_affine       f;
-    if (!c->mark[n] || kg_dtype(g, n) == KN_INDEX) return false;
-    if (op == KN_OP_LOAD) {
-        kn_ref at = kg_at(g, n, 0);
-        if (kg_nsrc(g, n) > 1 || kx_is_register(g, at) || !kx_plain(g, kg_at(g, at, 1), &f)) return false;
-    } else if (op != KN_OP_EXPAND && ((!kn_is_alu(op) && op != KN_OP_BITCAST) || !kx_has_form(c, n)))
-        return false;
+    if (!c->mark[n] || dt == KN_VOID || (dt == KN_INDEX && (c->index == KN_I64 || op == KN_OP_LOAD))) return false;
+    if (!ct_has_dense_form(c, n)) return false;
     kx_tile_of(c, n, &t);
-    if (t.lanes < 2 * c->lanes || 2 * c->lanes * ct_value_size(c, kg_dtype(g, n)) > bytes) return false;
-    for (uint32_t k = 0; k < (op == KN_OP_EXPAND ? 1 : kg_nsrc(g, n)) && op != KN_OP_LOAD && op != KN_OP_CAST; k++) {
+    if (t.lanes < 2 * c->lanes || ct_dense_size(c, dt) > bytes) return false;
+    if (op == KN_OP_LOAD || op == KN_OP_CAST || op == KN_OP_RANGE) return true;
+    uint32_t from = op == KN_OP_STORE, to = op == KN_OP_EXPAND || op == KN_OP_RESHAPE ? 1 : kg_nsrc(g, n);
+    for (uint32_t k = from; k < to; k++) {
         kn_ref s = kg_at(g, n, k);
         kx_tile_of(c, s, &t);
-        if (2 * c->lanes * ct_value_size(c, kg_dtype(g, s)) > bytes) return false; /* of one for all lanes too */
+        if (ct_dense_size(c, kg_dtype(g, s)) > bytes) return false; /* of one for all lanes too */
         if (kg_op(g, s) != KN_OP_CONST && t.lanes > 1 && !c->dense[s]) return false;
     }
     return true;
 }
 
-/* Values that all become others of twice the bytes: those are what the lanes are chosen for, and what comes before
- * would leave half of its registers empty. */
+/* n is not dense: what it uses can't be either, but of what takes registers apart, or waits for their lanes. */
+static void ct_keep_sparse(kx_cut *c, kn_ref n) {
+    const kn_graph *g  = c->g;
+    int             op = kg_op(g, n);
+    if (op == KN_OP_AFTER || ((op == KN_OP_CAST || op == KN_OP_REDUCE) && kx_has_form(c, n) &&
+                              (op == KN_OP_CAST || ct_folds(c, n))))
+        return;
+    if ((op == KN_OP_LOAD || op == KN_OP_STORE) && kx_is_register(g, kg_at(g, n, 0)))
+        c->dense[kg_storage(g, kg_at(g, n, 0))] = 0; /* all that reach it, or none */
+    for (uint32_t k = 0; k < kg_nsrc(g, n); k++)
+        if (kg_dtype(g, n) != KN_VOID || op == KN_OP_STORE)
+            if (kg_op(g, kg_at(g, n, k)) != KN_OP_BUFFER) c->dense[kg_at(g, n, k)] = 0;
+}
+
+/* Values of half the bytes of those that the lanes are chosen for: where a CAST makes them of those, or those of them,
+ * they would leave half of their registers empty. */
 static void ct_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
     const kn_graph *g   = c->g;
     int             ops = 0;
     bool            apart = false, more;
-    for (uint32_t i = 0; i < n && !apart; i++) { /* most kernels have none that could take them apart */
+    for (uint32_t i = 0; i < n && !apart; i++) { /* most kernels have none */
         kn_ref x = order[i];
         apart    = kg_op(g, x) == KN_OP_CAST && kx_has_form(c, x) &&
-                2 * c->lanes * ct_value_size(c, kg_dtype(g, kg_at(g, x, 0))) <= bytes;
+                (ct_dense_size(c, kg_dtype(g, kg_at(g, x, 0))) <= bytes || ct_dense_size(c, kg_dtype(g, x)) <= bytes);
     }
     if (!apart) return;
-    for (uint32_t i = 0; i < n; i++) c->dense[order[i]] = ct_could_be_dense(c, order[i], bytes);
+    for (uint32_t i = 0; i < n; i++)
+        c->dense[order[i]] = kg_op(g, order[i]) == KN_OP_BUFFER || ct_could_be_dense(c, order[i], bytes);
     do { /* all that uses one is one as well, or takes it apart: else its sources are none */
         more = false;
-        for (uint32_t i = n; i-- > 0;) {
+        for (uint32_t i = n; i-- > 0;)
+            if (!c->dense[order[i]]) ct_keep_sparse(c, order[i]);
+        for (uint32_t i = 0; i < n; i++) {
             kn_ref x = order[i];
-            for (uint32_t k = 0; k < kg_nsrc(g, x) && !c->dense[x]; k++)
-                if (kg_op(g, x) != KN_OP_CAST || !kx_has_form(c, x)) c->dense[kg_at(g, x, k)] = 0;
+            if (!c->dense[x] || kg_op(g, x) == KN_OP_BUFFER || ct_could_be_dense(c, x, bytes)) continue;
+            c->dense[x] = 0, more = true;
         }
-        for (uint32_t i = 0; i < n; i++)
-            if (c->dense[order[i]] && !ct_could_be_dense(c, order[i], bytes)) c->dense[order[i]] = 0, more = true;
     } while (more);
     for (uint32_t i = 0; i < n; i++) {
         int  op   = kg_op(g, order[i]);
         bool slow = op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT; /* by lanes, whatever their number */
+        if (op == KN_OP_BUFFER) c->dense[order[i]] = 0;
         ops += c->dense[order[i]] && kn_is_alu(op) && op != KN_OP_CAST && !slow;
     }
     if (ops < DENSE_LEAST) memset(c->dense, 0, c->size);
@@ -698,11 +778,12 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.off   = kn_zalloc(kg_alloc(g), c.size * sizeof *c.off);
     c.depth = kn_zalloc(kg_alloc(g), c.size * sizeof *c.depth);
     c.wide  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.wide);
+    c.pair  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.pair);
     c.mark  = kn_zalloc(kg_alloc(g), c.size);
     c.bits  = kn_zalloc(kg_alloc(g), c.size);
     c.dense = kn_zalloc(kg_alloc(g), c.size);
     c.product = kn_zalloc(kg_alloc(g), c.size * sizeof *c.product);
-    if (!c.vec || !c.sca || !c.wide || !c.bits || !c.dense || !c.off || !c.product || !c.depth || !c.mark) {
+    if (!c.vec || !c.sca || !c.wide || !c.pair || !c.bits || !c.dense || !c.off || !c.product || !c.depth || !c.mark) {
         kn_oom(f);
         goto done;
     }
@@ -723,6 +804,7 @@ done:
     kn_free(kg_alloc(g), c.product, c.size * sizeof *c.product);
     kn_free(kg_alloc(g), c.depth, c.size * sizeof *c.depth);
     kn_free(kg_alloc(g), c.wide, c.size * sizeof *c.wide);
+    kn_free(kg_alloc(g), c.pair, c.size * sizeof *c.pair);
     kn_free(kg_alloc(g), c.mark, c.size);
     kn_free(kg_alloc(g), c.bits, c.size);
     kn_free(kg_alloc(g), c.dense, c.size);

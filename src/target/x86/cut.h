@@ -6,8 +6,9 @@
  * between loops is a chain of INS{iv} (range * stride + outer part), which the allocator keeps as a running sum.
  *
  * All values of a kernel have one number of lanes, that of its widest element, so that cells of values of different
- * dtypes cover the same elements; but arithmetic of half as many bytes that ends in a CAST has twice as many, and the
- * CAST takes each register apart. What has no vector form is done lane by lane, through LOCAL memory where it must. */
+ * dtypes cover the same elements; but arithmetic of half as many bytes has twice as many: a CAST to it joins two
+ * registers, one from it takes each apart. What has no vector form is done lane by lane, through LOCAL memory where it
+ * must. */
 #ifndef KN_X86_CUT_H
 #define KN_X86_CUT_H
 
@@ -40,10 +41,11 @@ typedef struct kx_cut {
     int       lanes;
     int       index;              /* what lanes of dtype index are held as: I32 or I64 */
     kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
+    kn_ref  **pair;               /* per node, that is made element by element: every second with the next, as lanes */
     kn_ref   *off;                /* per index: the scalar part of an address */
     kn_ref   *product;            /* per MULACC: the MUL of what it multiplies, if that is a value as well */
     uint8_t  *mark;               /* values that are needed as values */
-    uint8_t  *dense;              /* values of half the widest's bytes that fill registers: cells of twice the lanes */
+    uint8_t  *dense;              /* values of half the widest's bytes, and STOREs of them: cells of twice the lanes */
     uint8_t  *bits;               /* f32 and words that are computed with the bits of f32: their elements are wide */
     int      *depth;              /* of a RANGE */
     size_t    size;
@@ -71,6 +73,8 @@ kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes);
 bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
 kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
 kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
+/* Two registers of w lanes, or two scalars (1), one behind the other: where loads find both. */
+kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
 bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
 /* The dtype a value of n's dtype has as lanes. */
 static inline int kx_lane_dtype(const kx_cut *c, int dt) {

@@ -24,16 +24,20 @@ bool kx_is_register(const kn_graph *g, kn_ref at) {
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
 
-/* What a place of w lanes from element `cell` on waits for: an effect, or a value that must have been read. */
-static kn_ref cm_awaited(kx_cut *c, kn_ref dep, int64_t cell, int w) {
+/* What a place of w lanes from element `cell` on waits for: an effect, or a value that must have been read, of which
+ * *of registers hold the lanes. */
+static kn_ref cm_awaited(kx_cut *c, kn_ref dep, int64_t cell, int w, int k, int *of) {
     kx_tile t;
+    *of = 1;
     if (kg_dtype(c->g, dep) == KN_VOID || w < 2) return kx_sca(c, dep, 0);
     kx_tile_of(c, dep, &t);
     if (t.lanes < 2 || cell >= t.rows * t.lanes) return kx_sca(c, dep, 0);
     int chunk = 0;
     while (chunk + 1 < t.nchunk && kx_chunk_start(&t, chunk + 1) <= cell % t.lanes) chunk++;
-    if (kx_chunk_width(&t, chunk) < 2) return kx_sca(c, dep, 0);
-    return kx_vec(c, dep, cell / t.lanes * t.nchunk + chunk);
+    int width = kx_chunk_width(&t, chunk);
+    if (width < 2) return kx_sca(c, dep, 0);
+    if (width < w) *of = 2; /* the place is of a dense value */
+    return kx_vec(c, dep, cell / t.lanes * t.nchunk + chunk + k);
 }
 
 /* The storage behind `at`, after what it waits for: of an accumulator the cell's own buffer. */
@@ -43,9 +47,11 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
     int       n  = 0;
     for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
         for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) {
-            if (n == KN_COUNT(dep)) return kx_refuse(c, at, "waits for too much"), 0;
-            if (!(x = cm_awaited(c, kg_at(g, p, k), cell, w))) return 0;
-            dep[n++] = x;
+            for (int half = 0, of = 1; half < of; half++) {
+                if (n == KN_COUNT(dep)) return kx_refuse(c, at, "waits for too much"), 0;
+                if (!(x = cm_awaited(c, kg_at(g, p, k), cell, w, half, &of))) return 0;
+                dep[n++] = x;
+            }
         }
     if (kx_is_register(g, st)) st = kg_buffer(g, kg_field(g, st, KN_F_BUFFER_slot) * 65536 + cell, w, dtype, 0, KN_REG);
     return n ? kg_after(g, st, dep, n) : st;
@@ -324,16 +330,6 @@ static bool cm_turns(const kx_cut *c, int dt, int w) {
     return kx_alternates(c->avx512, dt, w) || cm_unpacks(c, dt, w);
 }
 
-/* Two registers one behind the other. */
-static kn_ref cm_behind(kx_cut *c, int dt, kn_ref low, kn_ref high, int w) {
-    kn_graph *g    = c->g;
-    kn_ref    both = kg_buffer(g, c->next_local++, 2 * w, dt, 0, KN_LOCAL);
-    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), next = kg_op2(g, KN_OP_ADD, kg_idx(g, w), run);
-    kn_ref    put[2] = {kg_store(g, kg_index(g, both, &run, 1), low, 0),
-                        kg_store(g, kg_index(g, both, &next, 1), high, 0)};
-    return kg_after(g, both, put, 2);
-}
-
 /* The even lanes of both, or the odd ones. */
 static kn_ref cm_every_second(kx_cut *c, kn_ref both, int odd, int w) {
     kn_graph *g  = c->g;
@@ -357,7 +353,7 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
     for (int bit = 1; bit < w && !cm_unpacks(c, dt, w); bit *= 2)
         for (int i = 0; i < w; i++) {
             if (i & bit) continue;
-            kn_ref both = cm_behind(c, dt, x[i], x[i | bit], w);
+            kn_ref both = kx_behind(c, dt, x[i], x[i | bit], w);
             x[i]        = cm_every_second(c, both, 0, w);
             x[i | bit]  = cm_every_second(c, both, 1, w);
         }
@@ -375,7 +371,7 @@ static kn_ref cm_load_fourths(kx_cut *c, kn_ref n, const cm_address *a, const kx
     if (kg_min(g, idx) < p || kg_max(g, idx) > kg_numel(g, kg_storage(g, a->buffer)) - 4 + p) return 0;
     for (int k = 0; k < 2; k++)
         if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, 2 * w * k - p + p % 2, w, 2)))) return 0;
-    return cm_every_second(c, cm_behind(c, dt, x[0], x[1], w), (int)p / 2, w);
+    return cm_every_second(c, kx_behind(c, dt, x[0], x[1], w), (int)p / 2, w);
 }
 
 /* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
@@ -536,7 +532,7 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
     kx_tile    d;
     cm_address a  = {0};
     kn_ref     at = kg_at(c->g, n, 0), *part;
-    kx_tile_of(c, at, &d);
+    kx_tile_of(c, n, &d);
     if (!kx_is_register(c->g, at) && !cm_find_address(c, at, &d, &a)) return 0;
     int64_t count = d.rows * d.nchunk;
     /* cells that are there already, while others were waited for, are kept under the target's own node */

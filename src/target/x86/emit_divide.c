@@ -79,18 +79,20 @@ void kx_emit_divide(kx_writer *e, kn_ref n) {
         ed_by_product(e, n, v, sign);
         return;
     }
-    int     d    = kx_dst(e, n);
+    int     d        = kx_dst(e, n);
+    bool    one_less = sign && (v == 0 || v == -1); /* the least number by -1 is none that a processor divides */
     int32_t done = kx_label(&e->code), zero = kx_label(&e->code), minus = kx_label(&e->code);
     ed_move(e, KX_C, kx_gp(e, b, KX_C));
     ed_move(e, KX_A, kx_gp(e, kg_at(e->g, n, 0), KX_A));
-    if (!v) {
+    if (!v && sign) { /* by 0 or -1: one branch, as most are by neither */
+        kx_put(e, kx_mem(kx_i2(KX_LEA, 8, KX_D, KX_IN_MEM), KX_C, 1));
+        kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_D, 0), 1));
+        kx_jcc(e, KXCC_BE, zero);
+    } else if (!v) {
         kx_put(e, kx_i2(KX_TEST, 8, KX_C, KX_C));
         kx_jcc(e, KXCC_E, zero);
-    }
-    if (sign && v <= 0) {
-        kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, KX_C, 0), -1));
-        kx_jcc(e, KXCC_E, minus);
-    }
+    } else if (one_less)
+        kx_jump(e, minus);
     if (!sign) {
         kx_put(e, kx_i2(KX_XOR, 4, KX_D, KX_D));
         kx_put(e, kx_i3(KX_DIV, 8, KX_A, KX_D, KX_C));
@@ -109,16 +111,20 @@ void kx_emit_divide(kx_writer *e, kn_ref n) {
         kx_put(e, none);
         kx_put(e, kx_i2(KX_ADD, 8, r, mend));
     }
-    if (!v || (sign && v <= 0)) kx_jump(e, done);
+    if (!v || one_less) kx_jump(e, done);
     if (!v) {
         kx_here(e, zero);
+        if (sign) {
+            kx_put(e, kx_i2(KX_TEST, 8, KX_C, KX_C));
+            kx_jcc(e, KXCC_NE, minus);
+        }
         if (op == KN_OP_IDIV)
             kx_put(e, kx_i2(KX_XOR, 4, KX_A, KX_A));
         else
             ed_move(e, KX_D, KX_A);
         if (sign) kx_jump(e, done);
     }
-    if (sign && v <= 0) {
+    if (one_less) {
         kx_here(e, minus);
         if (op == KN_OP_IDIV)
             kx_put(e, kx_i1(KX_NEG, 8, KX_A));

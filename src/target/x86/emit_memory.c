@@ -571,12 +571,26 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
 }
 
 bool kx_joins(bool avx512, int dtype, int64_t lanes) {
-    int bytes = (int)(lanes * kx_held_bytes(avx512, dtype));
-    return dtype != KN_INDEX && dtype != KN_BOOL && lanes >= 4 && bytes >= 16 && bytes <= (avx512 ? 64 : 32);
+    int  bytes  = (int)(lanes * kx_held_bytes(avx512, dtype));
+    bool halves = lanes >= 4 || (lanes == 2 && kn_dsize(dtype) == 8); /* registers, or scalars that fill general ones */
+    return dtype != KN_INDEX && dtype != KN_BOOL && halves && bytes >= 16 && bytes <= (avx512 ? 64 : 32);
 }
 
-/* The lanes of register a, and behind them those of b. */
+/* Two integers as lanes. */
+static void el_join_integers(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
+    int d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
+    kx_put(e, kx_i2(KX_VMOVQ, 0, d, x));
+    kx_rm y = kx_gp_rm(e, b, KX_A);
+    kx_put(e, kx_with(kx_imm(kx_i4(KX_VPINSRQ, 0, d, d, y.mem ? KX_IN_MEM : y.reg, 0), 1), &y));
+    kx_done(e, n, d);
+}
+
+/* The lanes of register a, or a scalar, and behind them those of b. */
 static void el_join(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
+    if (!kx_is_lanes(e->g, a) && kn_is_int(kg_dtype(e->g, n))) {
+        el_join_integers(e, n, a, b);
+        return;
+    }
     int bytes = (int)kg_numel(e->g, n) * kx_held_size(e->p, kg_dtype(e->g, n)), half = KN_MAX(bytes / 2, 16);
     int d = kx_dst(e, n), x = kx_get(e, a, half, e->v1, n), y = kx_get(e, b, half, e->v2, n);
     switch (bytes) {

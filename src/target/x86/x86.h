@@ -31,7 +31,8 @@ enum { KX_NEAR = 64 };
 bool kx_divides_lanes(int dtype, int64_t by, bool avx512);
 /* Every second lane of two such registers takes a shuffle or two (emit_memory.c). Bytes, and words on AVX2, do not. */
 bool kx_alternates(bool avx512, int dtype, int64_t lanes);
-/* A register of so many lanes is made of two of half as many by one instruction (emit_memory.c). */
+/* A register of so many lanes is made of two of half as many, or two scalars, by one instruction (emit_memory.c); of
+ * integers that are scalars by two. */
 bool kx_joins(bool avx512, int dtype, int64_t lanes);
 /* So many rows of lanes can be put in turns, in registers (emit_turns.c). */
 bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes);
