@@ -124,8 +124,13 @@ static bool row_of_parts(const ko_view *v, int lane) {
     return e <= 4 * v->wide && e % v->lanes == 0 && ko_is_gated(v, lane);
 }
 
-/* The loop that has side by side what lanes read or write far apart; -1: none. */
+/* The loop that has side by side what lanes read or write far apart; -1: none. Beside sums, or a stage, only rows that
+ * are put in turns. */
 static int turned_row(const ko_view *v, int lane) {
+    for (int i = 0; i < v->naccess; i++) {
+        const kn_origin *row = ko_rows_in_turns(v, &v->access[i], lane);
+        if (row) return (int)(row - v->nest->origin);
+    }
     if (v->outputs < v->nest->norigin) return -1;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], lane);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { FEW_TERMS = 16 };
+
 /* Iterations of the loops around n, which stands in `reduce` (0: in none). */
 static double trips_of(const ko_view *v, kn_ref n, kn_ref reduce) {
     double t = 1;
@@ -74,9 +76,19 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
 
 int64_t ko_lane_vectors(const ko_view *v, int64_t w) { return ko_vectors(w, v->lanes); }
 
+/* What is summed up for an element, if anything, is a few terms: how it is stored matters beside that. */
+static bool sums_few(const ko_view *v) {
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin && terms <= FEW_TERMS; o++) { /* those of one sum stand together */
+        bool next = o == v->outputs || v->nest->origin[o].closer != v->nest->origin[o - 1].closer;
+        terms     = kn_sat_mul(next ? 1 : terms, v->nest->origin[o].extent);
+    }
+    return terms <= FEW_TERMS;
+}
+
 const kn_origin *ko_rows_in_turns(const ko_view *v, const ko_access *a, int lane) {
     int64_t s = ko_stride_in(v, a, lane);
-    if (!a->stored || !v->machine->turns || v->outputs < v->nest->norigin || s < 2 || s > KO_IN_TURNS) return NULL;
+    if (!a->stored || !v->machine->turns || s < 2 || s > KO_IN_TURNS || !sums_few(v)) return NULL;
     int64_t e = v->nest->origin[lane].extent;
     if (e < v->lanes && (2 * e < v->lanes || e & (e - 1))) return NULL; /* half a register is turned as well */
     for (int o = 0; o < v->outputs; o++)
@@ -120,10 +132,20 @@ int64_t ko_tile_registers(const ko_view *v) {
     return (n - (n > 16 ? 2 : 3)) * left / (KO_WHOLE_VECTORS + 1);
 }
 
+/* All that a row of which something is staged runs through is a few elements: lanes of rows hold whole ones. */
+static bool stages_few(const ko_view *v) {
+    for (int o = 0; o < v->nest->norigin; o++) {
+        const kn_origin *or = &v->nest->origin[o];
+        if (!or->staged && or->extent > KO_IN_TURNS) return false;
+    }
+    return v->machine->turns;
+}
+
 /* Lanes or rows of a tile would differ in the bound of a loop, or a prefix runs along the loop; or each would have a
  * part of what is staged, and all the loops that fill and read it grow by the tile. */
-static bool stays_loop(const kn_nest *nest, int origin) {
-    bool bounds = nest->origin[origin].scanned || nest->origin[origin].staged;
+static bool stays_loop(const ko_view *v, int origin) {
+    const kn_nest *nest = v->nest;
+    bool bounds = nest->origin[origin].scanned || (nest->origin[origin].staged && !stages_few(v));
     for (int o = 0; o < nest->norigin; o++) bounds |= nest->origin[o].on >> origin & 1;
     return bounds;
 }
@@ -139,7 +161,7 @@ void ko_find_tile(ko_view *v) {
 }
 
 bool ko_may_be_lane(const ko_view *v, int o) {
-    return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2 && !stays_loop(v->nest, o);
+    return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2 && !stays_loop(v, o);
 }
 
 bool ko_is_gated(const ko_view *v, int origin) {
