@@ -243,23 +243,30 @@ static bool jumps(const ko_shape *h, const ko_site *s, int lane) {
     return s->base >= 0 && lane >= 0 && s->on & h->origin[lane] && step_bytes(h, s, lane) > s->size;
 }
 
-/* What jumps so little that registers are made of whole ones by shuffles: rows of a store, whose lanes lie in turns
- * without a gap; registers that a load's lanes are in. 0: it is not so. */
-static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
-    double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
-    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || s->gate & (s->store ? UINT64_MAX : h->origin[lane])) return 0;
-    if (!s->store) return s->size >= 4 && rows <= (m->vector_bytes >= 64 ? KO_NEAR : KO_NEAR / 2) ? rows : 0;
-    for (int l = 0; l < h->nest->nloop; l++)
-        if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
-            return rows;
-    return 0;
-}
-
 /* Lanes of another loop that have side by side what these have apart: a block that registers turn. 0: there are none.
  */
 static double beside(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     for (int l = 0; l < h->nest->nloop && m->turns && !s->gate; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size) return h->extent[l];
+    return 0;
+}
+
+/* The largest distance of lanes that a load has shuffled to their places: sixteen one by one take more, but in a
+ * block. */
+static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    if (m->vector_bytes < 64) return KO_NEAR / 2;
+    return s->size == 4 && h->nest->loop[lane].extent >= 16 && !beside(h, s, m, lane) ? KO_IN_TURNS : KO_NEAR;
+}
+
+/* What jumps so little that registers are made of whole ones by shuffles: rows of a store, whose lanes lie in turns
+ * without a gap; registers that a load's lanes are in. 0: it is not so. */
+static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
+    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || s->gate & (s->store ? UINT64_MAX : h->origin[lane])) return 0;
+    if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
+            return rows;
     return 0;
 }
 

@@ -239,10 +239,10 @@ static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins
     return kg_edit(s->g, x, gate_piece, &(ko_gating){s, v, origins, n, gates});
 }
 
-/* A stage's buffer, and a lane's part of it. */
+/* A stage's buffer, the number of a lane in it, and how many have a place. */
 typedef struct ko_room {
     kn_ref  was, now, lane;
-    int64_t size;
+    int64_t lanes;
 } ko_room;
 
 typedef struct ko_rooms {
@@ -349,7 +349,7 @@ static kn_ref lanes_of(ko_state *s, const ko_variant *v, int origin, int64_t *co
 }
 
 /* Stages that are filled anew for each value of a range, which the address does not tell: a copy of the body gets
- * buffers of its own, and where the range became lanes, each lane a part of the buffer. */
+ * buffers of its own, and where the range became lanes, the buffer has as many of each element. */
 static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_variant *v, ko_rooms *rooms) {
     kn_graph *g = s->g;
     kn_ref   *order;
@@ -392,7 +392,7 @@ static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_v
         kn_ref now       = kg_buffer(g, s->next_local++, all, kg_dtype(g, b), 0, KN_LOCAL);
         v->from[v->nsub] = b;
         v->to[v->nsub++] = now;
-        if (lane) rooms->room[rooms->n++] = (ko_room){b, now, lane, size};
+        if (lane) rooms->room[rooms->n++] = (ko_room){b, now, lane, lanes};
     }
     kn_free(kg_alloc(g), order, count * sizeof *order);
     return ok;
@@ -407,13 +407,13 @@ static kn_ref in_room(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     for (int r = 0; r < all->n; r++) {
         const ko_room *room = &all->room[r];
         if (room->now != b) continue;
-        kn_ref start = kg_op2(g, KN_OP_MUL, room->lane, kg_idx(g, room->size));
-        return kg_index(g, kg_at(g, now, 0), (kn_ref[]){kg_op2(g, KN_OP_ADD, start, kg_at(g, now, 1))}, 1);
+        kn_ref row = kg_op2(g, KN_OP_MUL, kg_at(g, now, 1), kg_idx(g, room->lanes));
+        return kg_index(g, kg_at(g, now, 0), (kn_ref[]){kg_op2(g, KN_OP_ADD, row, room->lane)}, 1);
     }
     return now;
 }
 
-/* Addresses in the larger buffers: each lane in its part. */
+/* Addresses in the larger buffers: what lanes have of an element lies side by side. */
 static kn_ref in_rooms(kn_graph *g, kn_ref x, ko_rooms *rooms) {
     return rooms->n ? kg_edit(g, x, in_room, rooms) : x;
 }

@@ -197,8 +197,8 @@ static bool el_load_by_table(kx_writer *e, kn_ref n, int d, int64_t step, const 
     return true;
 }
 
-/* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, of which nothing lies outside the buffer; each shuffle
- * takes a run's lanes to their places. */
+/* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, 8 of sixteen, of which nothing lies outside the buffer;
+ * each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
     int    size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), before = kx_first_run(e->g, n, step);
     int    bytes = w * size, from = e->v0, to = d, place[16];
@@ -671,7 +671,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         ;
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
-    else if (lanes && spot.step > 1 && spot.step <= (e->avx512 ? 4 : kn_dsize(dt) == 4 ? 2 : 1))
+    else if (lanes && spot.step > 1 && spot.step <= (!e->avx512 ? (kn_dsize(dt) == 4 ? 2 : 1) : w == 16 ? 8 : 4))
         el_load_apart(e, n, d, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
