@@ -2,7 +2,7 @@
 #include "optimize/view.h"
 
 enum {
-    NARROW_ROWS = 14, SHORT_ROWS = 16, /* registers high */
+    NARROW_ROWS = 14, SHORT_ROWS = 16, GATED_ROWS = 10, /* registers high */
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
@@ -304,8 +304,11 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         return;
     }
     if (product && (rows = whole_rows(v, lane, row, w))) w = e;
+    bool shares = product && !rows && w >= v->lanes && ko_shared_terms(v, row) >= 0;
+    if (shares) w = v->lanes; /* more rows share their terms */
     if (row >= 0) {
-        if (!rows) rows = ko_tile_rows(nest->origin[row].extent, most_rows(v, lane, w));
+        int64_t most = shares && ko_is_gated(v, row) ? GATED_ROWS : INT64_MAX;
+        if (!rows) rows = ko_tile_rows(nest->origin[row].extent, KN_MIN(most, most_rows(v, lane, w)));
         int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);

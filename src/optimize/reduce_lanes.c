@@ -4,6 +4,7 @@
 enum {
     FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of a fold, of sums of products, others */
     SUM_CODE = 128, /* operations in all rounds of a row */
+    SHARED_APART = 3, /* rows, of which one has for a term what the other has for the next */
     SHORT_CODE = 80 /* products of vectors */
 };
 
@@ -185,6 +186,30 @@ static bool is_alone(const ko_view *v, int origin) {
     return true;
 }
 
+int ko_shared_terms(const ko_view *v, int row) {
+    for (int o = v->nest->norigin; o-- > v->outputs;)
+        for (int i = 0; i < v->naccess && v->nest->origin[o].extent <= 2 * KO_SHORT_SUM; i++) {
+            int64_t next = ko_stride_in(v, &v->access[i], row), term = ko_stride_in(v, &v->access[i], o);
+            bool    moves = next > 1 && next < INT64_MAX && term > 1 && term < INT64_MAX; /* and not as lanes do */
+            if (moves && term % next == 0 && term / next <= SHARED_APART) return o;
+        }
+    return -1;
+}
+
+/* The loop of the sum between first and last of which a tile's rows share terms; -1: none. */
+static int shared_with_tile(const ko_view *v, int first, int last) {
+    int     shared = -1;
+    int64_t lanes  = 0; /* the last one's */
+    for (int l = 0; l < v->nest->nloop; l++) {
+        const kn_loop *at = &v->nest->loop[l];
+        if (at->type != KN_AXIS_UPCAST) continue;
+        int o = at->extent <= SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
+        if (o >= first && o < last) shared = o;
+        lanes = at->extent;
+    }
+    return ko_lane_vectors(v, lanes) == 1 ? shared : -1; /* else registers are too few for what is shared */
+}
+
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     bool    room = ko_tile_registers(v) >= 2 * KO_BLOCK; /* for what the copies load */
     int64_t most = room && product ? KN_MIN(2 * KO_SHORT_SUM, KN_MAX(KO_SHORT_SUM, SHORT_CODE / vectors_of_tile(v)))
@@ -196,6 +221,10 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
         bool alone = is_alone(v, first);
         if (v->ops > KO_PIECE_OPS && !alone) continue;
         if (terms > (alone ? KN_MAX(most, few) : most)) {
+            int     shared = room ? shared_with_tile(v, first, last) : -1;
+            int64_t copies = shared < 0 ? 0 : v->nest->origin[shared].extent;
+            if (copies && kn_sat_mul(copies, vectors_of_tile(v)) <= 2 * SHORT_CODE)
+                ko_split(v, ko_position(v->nest, shared, KN_AXIS_REDUCE), copies, KN_AXIS_UNROLL, opts, n, cap);
             /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;

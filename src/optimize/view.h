@@ -75,6 +75,9 @@ double ko_sum_accesses(const ko_view *v, int64_t extent); /* that walk so many e
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin);
 /* Lanes of the reductions that the output's do not run through. */
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap);
+/* A loop of a sum whose terms other iterations of that row have for other terms, as of a window that goes down with the
+ * rows: in copies for all of its terms rows of a tile load each once. -1: none, or it is long. */
+int ko_shared_terms(const ko_view *v, int row);
 /* A sum of few terms, as of a pool's window or in a product of small matrices, runs through them without a loop. */
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap);
 
