@@ -225,6 +225,16 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
     return n;
 }
 
+/* Folds along rows that fill no register: pieces of a half, a quarter and so on, each with its own number. */
+static bool folds_few(const ko_view *v) {
+    bool few = v->outputs < v->nest->norigin;
+    for (int o = v->outputs; o < v->nest->norigin; o++) {
+        const kn_origin *or = &v->nest->origin[o];
+        few &= kg_is_fold(v->g, or->closer) && or->extent < v->lanes;
+    }
+    return few;
+}
+
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
  * as many accesses for a product, it takes what is predicted to take less at all, and so of one that puts short rows of
@@ -236,11 +246,12 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     bool    turned, blocks;
     weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
     double least = c.ps * 0.8, all = c.ps, few = cost_of(v, first) * AS_FEW;
+    bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
-        bool near = (blocks && (turned || v->outputs < v->nest->norigin)) || (product && cost_of(v, lane) < few);
+        bool near = (blocks && (turned || v->outputs < v->nest->norigin)) || short_folds || (product && cost_of(v, lane) < few);
         if (c.ps < least || (best == first && near && c.ps < all)) least = c.ps, best = lane;
     }
     return best;
