@@ -6,6 +6,7 @@ enum {
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
+    HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
@@ -199,6 +200,22 @@ static bool row_of_few(const ko_view *v, int lane) {
     return v->outputs == v->nest->norigin && !v->narrow && v->ops < FEW_OPS && e <= 2 * v->wide && e % v->lanes == 0;
 }
 
+/* Registers hold a row of all that is read along it, as of a product of a column and a row: each of the rows outside
+ * then takes no loads, and no rounds. */
+static bool row_that_stays(const ko_view *v, int lane) {
+    int64_t e    = v->nest->origin[lane].extent;
+    bool    held = v->outputs == v->nest->norigin && !v->narrow && !v->ngate && ko_lane_vectors(v, e) <= HELD_VECTORS;
+    int     read = 0;
+    for (int i = 0; i < v->naccess && held; i++) {
+        const ko_access *a = &v->access[i];
+        if (a->stored || ko_stride_in(v, a, lane) == 0) continue;
+        read++;
+        held = ko_stride_in(v, a, lane) == 1;
+        for (int o = 0; o < v->outputs && held; o++) held = o == lane || ko_stride_in(v, a, o) == 0;
+    }
+    return held && read == 1 && v->outputs > 1;
+}
+
 /* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1
  * none. */
 static int short_row(const ko_view *v, int lane, int64_t *rows) {
@@ -313,7 +330,8 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);
     }
-    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_sums(v, lane, w))) w = e;
+    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_sums(v, lane, w) || row_that_stays(v, lane)))
+        w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
