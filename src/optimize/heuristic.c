@@ -238,7 +238,7 @@ static bool folds_few(const ko_view *v) {
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
  * as many accesses for a product, it takes what is predicted to take less at all, and so of one that puts short rows of
- * sums in turns, beside those rows. */
+ * sums in turns, beside those rows, or beside short rows of folds. */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
@@ -251,7 +251,8 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
-        bool near = (blocks && (turned || v->outputs < v->nest->norigin)) || short_folds || (product && cost_of(v, lane) < few);
+        bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
+        near |= product && cost_of(v, lane) < few;
         if (c.ps < least || (best == first && near && c.ps < all)) least = c.ps, best = lane;
     }
     return best;
