@@ -4,7 +4,6 @@
  * and what they need is built depth first, cell by cell: ascending ids then have short live ranges, and Linearize,
  * which keeps ids in order within a loop, needs no other choice. */
 #include "target/x86/cut.h"
-#include "target/x86/x86.h"
 
 #include "dialect/why.h"
 
@@ -16,7 +15,6 @@ bool kx_refuse(kx_cut *c, kn_ref n, const char *what) {
 
 enum {
     LAP_LEAST = 5, LAP_NARROW = 4, /* lanes: left over, of the last piece */
-    DENSE_LEAST = 4, /* ops */
     READ        = 0x80 /* a mark, for a while */
 };
 
@@ -352,10 +350,6 @@ static kn_ref ct_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t r
     return r;
 }
 
-static bool ct_is_iota(const kn_graph *g, kn_ref n) {
-    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
-}
-
 /* A CAST whose register takes two of its source. */
 static bool ct_joins(const kx_cut *c, kn_ref n, int w) {
     kn_ref s = kg_at(c->g, n, 0);
@@ -461,7 +455,7 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
         return kx_sca(c, kg_at(g, n, 0), kx_element_in(&s, &d, row, lane));
     case KN_OP_PARAM: return n; /* a variable */
     case KN_OP_RANGE:
-        if (ct_is_iota(g, n)) {
+        if (kx_is_iota(g, n)) {
             for (int i = d.rank - 1, ax = (int)kg_field(g, n, KN_F_RANGE_axis); i > ax; i--) e /= d.dims[i];
             return kg_idx(g, e % d.dims[kg_field(g, n, KN_F_RANGE_axis)]);
         }
@@ -537,10 +531,6 @@ static bool ct_build_all(kx_cut *c) {
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
-static int ct_value_size(const kx_cut *c, int dt) {
-    return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
-}
-
 /* Marks the values that are needed as values: an address asks for its scalars only, unless it is not affine. Then the
  * lanes: as many as the widest of them fills a register with. */
 static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
@@ -580,8 +570,8 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         if (dt == KN_INDEX &&
             (op == KN_OP_LOAD || op == KN_OP_STORE || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;
-        most = KN_MAX(most, dt == KN_INDEX ? 4 : ct_value_size(c, dt));
-        if (op == KN_OP_WHERE) most = KN_MAX(most, ct_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
+        most = KN_MAX(most, dt == KN_INDEX ? 4 : kx_value_size(c, dt));
+        if (op == KN_OP_WHERE) most = KN_MAX(most, kx_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
         least = KN_MIN(least, dt == KN_INDEX ? 4 : kn_dsize(dt));
     }
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {
@@ -653,108 +643,6 @@ static void ct_find_products(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
-/* A REDUCE that folds lanes with one another takes registers of any number of them. */
-static bool ct_folds(const kx_cut *c, kn_ref n) {
-    kx_tile s, d;
-    kx_tile_of(c, kg_at(c->g, n, 0), &s);
-    kx_tile_of(c, n, &d);
-    return s.lanes > d.lanes;
-}
-
-/* Has a form for twice the lanes, whatever its sources have. */
-static bool ct_has_dense_form(const kx_cut *c, kn_ref n) {
-    const kn_graph *g  = c->g;
-    int             op = kg_op(g, n);
-    kx_tile         s, d;
-    kn_affine       f;
-    kn_ref          at = kg_nsrc(g, n) ? kg_at(g, n, 0) : 0;
-    switch (op) {
-    case KN_OP_LOAD:
-    case KN_OP_STORE:
-        if (kx_is_register(g, at)) return c->dense[kg_storage(g, at)];
-        return kg_nsrc(g, n) == 1 + (op == KN_OP_STORE) && kx_plain(g, kg_at(g, at, 1), &f);
-    case KN_OP_EXPAND: return true;
-    case KN_OP_REDUCE: return kx_has_form(c, n) && !ct_folds(c, n);
-    case KN_OP_RESHAPE:
-        kx_tile_of(c, at, &s);
-        kx_tile_of(c, n, &d);
-        return s.lanes == d.lanes && s.rows == d.rows;
-    case KN_OP_RANGE: return ct_is_iota(g, n) && kg_field(g, n, KN_F_RANGE_axis) + 1 == kg_rank(g, n);
-    default: return (kn_is_alu(op) || op == KN_OP_BITCAST) && kx_has_form(c, n);
-    }
-}
-
-static int ct_dense_size(const kx_cut *c, int dt) { /* bytes */
-    return 2 * c->lanes * ct_value_size(c, dt);
-}
-
-/* Could be computed with twice the lanes, of sources that are. */
-static bool ct_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
-    const kn_graph *g  = c->g;
-    int             op = kg_op(g, n), dt = op == KN_OP_STORE ? kg_dtype(g, kg_at(g, n, 1)) : kg_dtype(g, n);
-    kx_tile         t;
-    if (!c->mark[n] || dt == KN_VOID || (dt == KN_INDEX && (c->index == KN_I64 || op == KN_OP_LOAD))) return false;
-    if (!ct_has_dense_form(c, n)) return false;
-    kx_tile_of(c, n, &t);
-    if (t.lanes < 2 * c->lanes || ct_dense_size(c, dt) > bytes) return false;
-    if (op == KN_OP_LOAD || op == KN_OP_CAST || op == KN_OP_RANGE) return true;
-    uint32_t from = op == KN_OP_STORE, to = op == KN_OP_EXPAND || op == KN_OP_RESHAPE ? 1 : kg_nsrc(g, n);
-    for (uint32_t k = from; k < to; k++) {
-        kn_ref s = kg_at(g, n, k);
-        kx_tile_of(c, s, &t);
-        if (ct_dense_size(c, kg_dtype(g, s)) > bytes) return false; /* of one for all lanes too */
-        if (kg_op(g, s) != KN_OP_CONST && t.lanes > 1 && !c->dense[s]) return false;
-    }
-    return true;
-}
-
-/* n is not dense: what it uses can't be either, but of what takes registers apart, or waits for their lanes. */
-static void ct_keep_sparse(kx_cut *c, kn_ref n) {
-    const kn_graph *g  = c->g;
-    int             op = kg_op(g, n);
-    if (op == KN_OP_AFTER || ((op == KN_OP_CAST || op == KN_OP_REDUCE) && kx_has_form(c, n) &&
-                              (op == KN_OP_CAST || ct_folds(c, n))))
-        return;
-    if ((op == KN_OP_LOAD || op == KN_OP_STORE) && kx_is_register(g, kg_at(g, n, 0)))
-        c->dense[kg_storage(g, kg_at(g, n, 0))] = 0; /* all that reach it, or none */
-    for (uint32_t k = 0; k < kg_nsrc(g, n); k++)
-        if (kg_dtype(g, n) != KN_VOID || op == KN_OP_STORE)
-            if (kg_op(g, kg_at(g, n, k)) != KN_OP_BUFFER) c->dense[kg_at(g, n, k)] = 0;
-}
-
-/* Values of half the bytes of those that the lanes are chosen for: where a CAST makes them of those, or those of them,
- * they would leave half of their registers empty. */
-static void ct_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
-    const kn_graph *g   = c->g;
-    int             ops = 0;
-    bool            apart = false, more;
-    for (uint32_t i = 0; i < n && !apart; i++) { /* most kernels have none */
-        kn_ref x = order[i];
-        apart    = kg_op(g, x) == KN_OP_CAST && kx_has_form(c, x) &&
-                (ct_dense_size(c, kg_dtype(g, kg_at(g, x, 0))) <= bytes || ct_dense_size(c, kg_dtype(g, x)) <= bytes);
-    }
-    if (!apart) return;
-    for (uint32_t i = 0; i < n; i++)
-        c->dense[order[i]] = kg_op(g, order[i]) == KN_OP_BUFFER || ct_could_be_dense(c, order[i], bytes);
-    do { /* all that uses one is one as well, or takes it apart: else its sources are none */
-        more = false;
-        for (uint32_t i = n; i-- > 0;)
-            if (!c->dense[order[i]]) ct_keep_sparse(c, order[i]);
-        for (uint32_t i = 0; i < n; i++) {
-            kn_ref x = order[i];
-            if (!c->dense[x] || kg_op(g, x) == KN_OP_BUFFER || ct_could_be_dense(c, x, bytes)) continue;
-            c->dense[x] = 0, more = true;
-        }
-    } while (more);
-    for (uint32_t i = 0; i < n; i++) {
-        int  op   = kg_op(g, order[i]);
-        bool slow = op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT; /* by lanes, whatever their number */
-        if (op == KN_OP_BUFFER) c->dense[order[i]] = 0;
-        ops += c->dense[order[i]] && kn_is_alu(op) && op != KN_OP_CAST && !slow;
-    }
-    if (ops < DENSE_LEAST) memset(c->dense, 0, c->size);
-}
-
 /* Depths of the loops, as Linearize will nest them. */
 static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
     for (uint32_t i = n; i-- > 0;) { /* outer ENDs have higher ids than inner ones */
@@ -788,7 +676,7 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
         goto done;
     }
     ct_choose_lanes(&c, order, n, bytes);
-    ct_find_dense(&c, order, n, bytes);
+    kx_find_dense(&c, order, n, bytes);
     c.laps = ct_may_lap(&c, order, n);
     ct_find_depths(&c, order, n);
     ct_find_products(&c, order, n);

@@ -13,6 +13,7 @@
 #define KN_X86_CUT_H
 
 #include "target/target.h"
+#include "target/x86/x86.h"
 
 typedef struct kx_tile {        /* how a shape is cut: rows of chunks */
     int     rank, nchunk, full; /* chunks a row; how many of them are of all lanes */
@@ -80,6 +81,16 @@ bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
 static inline int kx_lane_dtype(const kx_cut *c, int dt) {
     return dt == KN_INDEX ? c->index : dt;
 }
+
+static inline int kx_value_size(const kx_cut *c, int dt) { /* bytes of a lane */
+    return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
+}
+static inline bool kx_is_iota(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
+}
+
+/* cut_dense.c: marks c->dense; `order` has the kernel's n nodes, sources first. */
+void kx_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes);
 
 /* cut_ops.c: the value ops. */
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n);

@@ -4,18 +4,13 @@
  * of lanes. off is a chain over the loops, outermost first, each link prev + range * stride: the value that a pointer
  * bump keeps. Accesses that differ by a constant share it. */
 #include "target/x86/cut.h"
-#include "target/x86/x86.h"
 
 #include <string.h>
-
-static bool cm_expanded(const kn_graph *g, kn_ref n) {
-    return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
-}
 
 bool kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f) {
     if (!kg_affine(g, idx, f)) return false;
     for (int t = 0; t < f->n; t++)
-        if (!cm_expanded(g, f->atom[t]) && kg_rank(g, f->atom[t])) return false;
+        if (!kx_is_iota(g, f->atom[t]) && kg_rank(g, f->atom[t])) return false;
     return true;
 }
 
@@ -81,7 +76,7 @@ static kn_ref cm_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *no
     *none       = false;
     if (c->off[idx]) return c->off[idx];
     for (int t = 0; t < f->n; t++) {
-        if (cm_expanded(g, f->atom[t]) || !f->coef[t]) continue;
+        if (kx_is_iota(g, f->atom[t]) || !f->coef[t]) continue;
         if (!kx_sca(c, f->atom[t], 0)) return 0;
         int at = n++;
         for (; at > 0 && cm_depth_of(c, atom[at - 1]) > cm_depth_of(c, f->atom[t]); at--)
@@ -110,7 +105,7 @@ static bool cm_runs(const kn_graph *g, kn_ref idx, int rank) {
         int            r;
         const int64_t *dims = kg_shape(g, f.atom[t], &r);
         if (!r || dims[r - 1] == 1) continue;
-        if (!cm_expanded(g, f.atom[t])) return false;
+        if (!kx_is_iota(g, f.atom[t])) return false;
         step += f.coef[t];
     }
     return step == 1;
@@ -131,7 +126,7 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
     if (!(a->off = cm_scalar_part(c, idx, &f, &none)) && !none) return false;
     a->base = f.base;
     for (int t = 0; t < f.n; t++)
-        if (cm_expanded(g, f.atom[t]))
+        if (kx_is_iota(g, f.atom[t]))
             a->coef[kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - kg_field(g, f.atom[t], KN_F_RANGE_rank)] +=
                 f.coef[t];
     return true;
