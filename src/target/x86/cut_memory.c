@@ -19,8 +19,8 @@ bool kx_is_register(const kn_graph *g, kn_ref at) {
     return kg_op(g, st) == KN_OP_BUFFER && kg_field(g, st, KN_F_BUFFER_space) == KN_REG;
 }
 
-/* What a place of w lanes from element `cell` on waits for: an effect, or a value that must have been read, of which
- * *of registers hold the lanes. */
+/* What a place of w lanes from element `cell` on waits for: an effect, or a value that must have been read; *of
+ * registers have those lanes, and this is number k of them. */
 static kn_ref cm_awaited(kx_cut *c, kn_ref dep, int64_t cell, int w, int k, int *of) {
     kx_tile t;
     *of = 1;
