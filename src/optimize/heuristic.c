@@ -89,8 +89,9 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     int            n = 0, row = find_row(v, lane);
     if (lane >= 0) ko_output_lanes(v, lane, row, opts, &n, cap);
     if (lane >= 0 && row < 0) ko_pieces_of_gates(v, lane, opts, &n, cap);
-    for (int o = 0; o < v->outputs; o++)
-        if (nest->origin[o].closer != v->tile && nest->origin[o].fills && (lane < 0 || !nest->origin[lane].staged) &&
+    bool filled = lane >= 0 && nest->origin[lane].staged; /* stages have these lanes, of whole rows */
+    for (int o = 0; o < v->outputs && !filled; o++)
+        if (nest->origin[o].closer != v->tile && nest->origin[o].fills &&
             (o == 0 || nest->origin[o - 1].closer != nest->origin[o].closer))
             ko_side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     ko_sums_lanes(v, lane, row, opts, &n, cap);

@@ -50,7 +50,8 @@ void ko_find_tile(ko_view *v);
 int64_t ko_stride_in(const ko_view *v, const ko_access *a, int origin);
 bool    ko_may_be_lane(const ko_view *v, int o);
 bool    ko_is_gated(const ko_view *v, int origin); /* a LOAD asks whether it may, by that loop's number */
-/* The loop whose rows a store puts in turns, lane by lane; all of it, and nothing else, lies between two lanes. */
+/* The loop whose rows a store puts in turns, lane by lane; all of it, and nothing else, lies between two lanes. Of sums
+ * those of few terms alone: beside many it does not matter how they are stored. */
 const kn_origin *ko_rows_in_turns(const ko_view *v, const ko_access *a, int lane);
 /* The first loop of that origin, and type if that is not -1; -1: there is none. */
 int     ko_position(const kn_nest *nest, int origin, int type);

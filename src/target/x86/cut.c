@@ -49,6 +49,13 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
     }
 }
 
+bool kx_folds(const kx_cut *c, kn_ref reduce) {
+    kx_tile s, d;
+    kx_tile_of(c, kg_at(c->g, reduce, 0), &s);
+    kx_tile_of(c, reduce, &d);
+    return s.lanes > d.lanes;
+}
+
 int kx_chunk_start(const kx_tile *t, int chunk) {
     if (t->laps && chunk == t->nchunk - 1) return (int)t->lanes - t->rest[chunk - t->full];
     int at = KN_MIN(chunk, t->full) * t->width;
@@ -446,9 +453,8 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     switch (op) {
     case KN_OP_LOAD: return kx_load_element(c, n, &d, row, lane);
     case KN_OP_REDUCE:
-        kx_tile_of(c, kg_at(g, n, 0), &s);
-        return kx_has_form(c, n) && s.lanes > d.lanes ? ct_reduce_row(c, n, &d, row, ch)
-                                                      : ct_reduce_element(c, n, &d, row, lane);
+        return kx_has_form(c, n) && kx_folds(c, n) ? ct_reduce_row(c, n, &d, row, ch)
+                                                   : ct_reduce_element(c, n, &d, row, lane);
     case KN_OP_RESHAPE: return kx_sca(c, kg_at(g, n, 0), e);
     case KN_OP_EXPAND:
         kx_tile_of(c, kg_at(g, n, 0), &s);
@@ -595,12 +601,7 @@ static bool ct_may_lap(kx_cut *c, const kn_ref *order, uint32_t n) {
         if (st && kx_is_register(g, st)) continue;
         if (op == KN_OP_LOAD) c->mark[st] |= READ;
         if (op == KN_OP_STORE) ok = !(c->mark[st] & READ); /* in order of their numbers */
-        if (op == KN_OP_REDUCE) {
-            kx_tile s, d;
-            kx_tile_of(c, kg_at(g, order[i], 0), &s);
-            kx_tile_of(c, order[i], &d);
-            ok = s.lanes == d.lanes;
-        }
+        if (op == KN_OP_REDUCE) ok = !kx_folds(c, order[i]);
     }
     for (uint32_t i = 0; i < n; i++) c->mark[order[i]] &= (uint8_t)~READ;
     return ok;

@@ -60,6 +60,8 @@ typedef struct kx_cut {
 void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t);
 int  kx_chunk_start(const kx_tile *t, int chunk);
 int  kx_chunk_width(const kx_tile *t, int chunk);
+/* The REDUCE folds lanes with one another: it takes registers of any number of them. */
+bool kx_folds(const kx_cut *c, kn_ref reduce);
 /* What is built of a node already; else 0, and it is asked for: the caller comes back later. */
 kn_ref kx_vec(kx_cut *c, kn_ref n, int64_t cell);
 kn_ref kx_sca(kx_cut *c, kn_ref n, int64_t element);
@@ -85,6 +87,7 @@ static inline int kx_lane_dtype(const kx_cut *c, int dt) {
 static inline int kx_value_size(const kx_cut *c, int dt) { /* bytes of a lane */
     return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
 }
+/* Numbers along an axis of a tile, not a loop. */
 static inline bool kx_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }

@@ -9,14 +9,6 @@
 
 enum { DENSE_LEAST = 4 /* ops: fewer do not pay for what is joined and taken apart */ };
 
-/* A REDUCE that folds lanes with one another takes registers of any number of them. */
-static bool cd_folds(const kx_cut *c, kn_ref n) {
-    kx_tile s, d;
-    kx_tile_of(c, kg_at(c->g, n, 0), &s);
-    kx_tile_of(c, n, &d);
-    return s.lanes > d.lanes;
-}
-
 /* Has a form for twice the lanes, whatever its sources have. */
 static bool cd_has_dense_form(const kx_cut *c, kn_ref n) {
     const kn_graph *g  = c->g;
@@ -30,7 +22,7 @@ static bool cd_has_dense_form(const kx_cut *c, kn_ref n) {
         if (kx_is_register(g, at)) return c->dense[kg_storage(g, at)];
         return kg_nsrc(g, n) == 1 + (op == KN_OP_STORE) && kx_plain(g, kg_at(g, at, 1), &f);
     case KN_OP_EXPAND: return true;
-    case KN_OP_REDUCE: return kx_has_form(c, n) && !cd_folds(c, n);
+    case KN_OP_REDUCE: return kx_has_form(c, n) && !kx_folds(c, n);
     case KN_OP_RESHAPE:
         kx_tile_of(c, at, &s);
         kx_tile_of(c, n, &d);
@@ -64,18 +56,21 @@ static bool cd_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
     return true;
 }
 
+/* Takes registers of its source apart, whatever lanes they have. */
+static bool cd_takes_apart(const kx_cut *c, kn_ref n) {
+    int op = kg_op(c->g, n);
+    return kx_has_form(c, n) && (op == KN_OP_CAST || (op == KN_OP_REDUCE && kx_folds(c, n)));
+}
+
 /* n is not dense: what it uses can't be either, but of what takes registers apart, or waits for their lanes. */
 static void cd_keep_sparse(kx_cut *c, kn_ref n) {
     const kn_graph *g  = c->g;
     int             op = kg_op(g, n);
-    if (op == KN_OP_AFTER || ((op == KN_OP_CAST || op == KN_OP_REDUCE) && kx_has_form(c, n) &&
-                              (op == KN_OP_CAST || cd_folds(c, n))))
-        return;
+    if (op == KN_OP_AFTER || (kg_dtype(g, n) == KN_VOID && op != KN_OP_STORE) || cd_takes_apart(c, n)) return;
     if ((op == KN_OP_LOAD || op == KN_OP_STORE) && kx_is_register(g, kg_at(g, n, 0)))
         c->dense[kg_storage(g, kg_at(g, n, 0))] = 0; /* all that reach it, or none */
     for (uint32_t k = 0; k < kg_nsrc(g, n); k++)
-        if (kg_dtype(g, n) != KN_VOID || op == KN_OP_STORE)
-            if (kg_op(g, kg_at(g, n, k)) != KN_OP_BUFFER) c->dense[kg_at(g, n, k)] = 0;
+        if (kg_op(g, kg_at(g, n, k)) != KN_OP_BUFFER) c->dense[kg_at(g, n, k)] = 0;
 }
 
 /* Values of half the bytes of those that the lanes are chosen for: where a CAST makes them of those, or those of them,

@@ -197,6 +197,12 @@ static bool el_load_by_table(kx_writer *e, kn_ref n, int d, int64_t step, const 
     return true;
 }
 
+/* The largest distance of lanes that are shuffled to their places: further apart they are loaded one by one. */
+static int el_most_apart(const kx_writer *e, int dt, int w) {
+    if (!e->avx512) return kn_dsize(dt) == 4 ? 2 : 1;
+    return w == 16 ? KX_IN_TURNS : 4;
+}
+
 /* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, 8 of sixteen, of which nothing lies outside the buffer;
  * each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
@@ -671,7 +677,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         ;
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m);
-    else if (lanes && spot.step > 1 && spot.step <= (!e->avx512 ? (kn_dsize(dt) == 4 ? 2 : 1) : w == 16 ? 8 : 4))
+    else if (lanes && spot.step > 1 && spot.step <= el_most_apart(e, dt, w))
         el_load_apart(e, n, d, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
