@@ -51,6 +51,7 @@ typedef struct kl_kernel {
     uint8_t   unwind[KT_UNWIND];
     bool      machine; /* source is machine code */
     uint32_t  spills, remade; /* kt_output's */
+    double    ps;      /* that Optimize predicted its options to take; of a choice alone */
     int       narrow;  /* how often Optimize was asked to hold less at a time, as it spilled */
     kd_fn     fn; /* loaded code, or NULL: interpreted */
 } kl_kernel;

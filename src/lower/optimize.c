@@ -77,7 +77,7 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     ko_panels panels = {.next = (int64_t)k->nargs};
     if (!count_work(k)) return kn_oom(f);
     if (p->explain) explain_kernel(p, k);
-    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->narrow, k->opts, KN_MAX_OPTS, p->explain, f);
+    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->narrow, k->opts, KN_MAX_OPTS, &k->ps, p->explain, f);
     if (f->code) return false;
     if (!k->nopts) return true;
     if (!ko_nest(k->g, k->root, &nest, f)) return false;

@@ -203,6 +203,14 @@ static bool copy_kernel(const kl_program *p, kl_kernel *k, const kl_kernel *from
     return k->root || kl_stage_fault("optimize", k->g, f);
 }
 
+/* What is predicted of a kernel, and with it the share of its instructions that want of registers makes it do in its
+ * innermost loops. What goes to the frame and comes back waits; of sixteen registers it is the sums themselves. */
+enum { SPILL = 32, SPILL_OF_FEW = 1 << 20, FEW_REGISTERS = 16 };
+static double cost_of(const kl_program *p, const kl_kernel *k) {
+    double spill = p->machine->vector_registers > FEW_REGISTERS ? SPILL : SPILL_OF_FEW;
+    return k->ps * (1 + (spill * k->spills + k->remade) / KN_MAX(k->nodes, 1));
+}
+
 /* One try, `narrow` as k says; not beyond Optimize if that chose what `than` has. */
 static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_run *run, int last, bool *same,
                        kn_fault *f) {
@@ -210,12 +218,9 @@ static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_ru
     for (*same = false; s <= last && pipeline[s].stage != KN_STAGE_OPTIMIZE;) s++;
     if (!lower_kernel(p, k, run, 0, s, f)) return false;
     *same = than && k->nopts == than->nopts && !memcmp(k->opts, than->opts, (size_t)k->nopts * sizeof *k->opts);
+    *same |= than && k->ps >= cost_of(p, than);
     return *same || lower_kernel(p, k, run, s + 1, last, f);
 }
-
-/* What a kernel does for want of registers in its innermost loops: what goes to the frame and comes back waits. */
-enum { SPILL = 4 };
-static uint64_t wants(const kl_kernel *k) { return (uint64_t)SPILL * k->spills + k->remade; }
 
 /* Fewer rows and vectors are tried wherever a value is made again; but a last row is worth an instruction in 128 that
  * makes one again, whole vectors one in 8. */
@@ -237,7 +242,7 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         now.narrow = narrow;
         ok         = ok && try_kernel(p, &now, narrow ? &best : NULL, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (ok && !same && wants(&now) < (wants(&best) + 1) / 2) {
+        if (ok && !same && (!best.g || cost_of(p, &now) < cost_of(p, &best))) {
             kl_kernel worse = best;
             best            = now;
             now             = worse;

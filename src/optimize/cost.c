@@ -18,7 +18,8 @@ enum {
     SHORT_CHAIN = 8, /* terms of which the next sum's begin meanwhile */
     INSERT      = 1, /* cycles to load one lane of a vector, */
     EXTRACT     = 2, /* and to store one; */
-    RAGGED      = 3  /* times that where lanes are no whole vectors, but a half, a quarter and so on */
+    RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
+    SHARED_APART = 3 /* terms from one row's to the next one's, in registers still */
 };
 
 typedef struct ko_site {
@@ -315,6 +316,24 @@ static double with_tails(const ko_shape *h, const ko_site *s, const kn_machine *
     return times;
 }
 
+/* Of a load in rows of a tile, and in copies for terms of a sum, the share that no other row has for another term: as
+ * of a window that goes down with the rows. */
+static double not_shared(const ko_shape *h, const ko_site *s, int lane) {
+    double share = 1;
+    for (int l = 0; l < h->nest->nloop && !s->store; l++) {
+        if (!h->lane[l] || l == lane || !(s->on & h->origin[l])) continue;
+        for (int k = 0; k < h->nest->nloop; k++) {
+            if (h->nest->loop[k].type != KN_AXIS_UNROLL || !(s->on & h->origin[k])) continue;
+            double row = step_bytes(h, s, l), term = step_bytes(h, s, k);
+            double least = KN_MIN(row, term), apart = KN_MAX(row, term) / least;
+            if (least <= 0 || apart > SHARED_APART || apart != (double)(int)apart) continue;
+            double few = row < term ? h->extent[k] : h->extent[l], many = row < term ? h->extent[l] : h->extent[k];
+            share *= (many + (few - 1) * KN_MIN(apart, many)) / (few * many);
+        }
+    }
+    return share;
+}
+
 /* Terms that an accumulator takes one after the other; of a prefix all of its loop. */
 static double terms_of(const ko_shape *h, const ko_site *s) {
     double terms = 1;
@@ -441,7 +460,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     for (int i = 0; i < k->nsite; i++) {
         const ko_site *s = &k->site[i];
         double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each);
-        double n = trips * rows * v * with_tails(&h, s, m);
+        double n = trips * rows * v * with_tails(&h, s, m) * (s->base < 0 ? 1 : not_shared(&h, s, lane_of(&h, s)));
         if (s->base >= 0) {
             (s->store ? written : read)[KN_L1] += n * each;
             issue += n * issue_cycles(&h, s, m) * cycle;

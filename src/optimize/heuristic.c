@@ -287,8 +287,9 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
     kn_str_free(&refused);
 }
 
-int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, kn_str *explain,
-              kn_fault *f) {
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, double *ps,
+              kn_str *explain, kn_fault *f) {
+    *ps = 0;
     kn_nest  nest;
     kn_fault no = {0};
     if (!ko_nest(g, sink, &nest, &no)) return 0;
@@ -300,7 +301,9 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt 
     if (model) {
         int lane = choose_lane(&v, model);
         if (explain) explain_lanes(&v, model, lane, explain);
-        n = weigh_lane(&v, model, lane, NULL, opts, cap, &(ko_cost){0}, &(bool){false});
+        ko_cost c;
+        n   = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
+        *ps = c.ps;
     }
     ko_model_free(model);
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);

@@ -100,11 +100,19 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
 }
 
-/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there: of
- * what lies side by side. */
+/* What is read lies near enough for registers of lanes to be gathered, what is stored side by side. */
+static bool lies_near(const ko_view *v, int origin) {
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], origin);
+        if (s < 0 || s > (v->access[i].stored ? 1 : KO_NEAR)) return false;
+    }
+    return true;
+}
+
+/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t rest = v->nest->origin[lane].extent % w;
-    if (!v->machine->masks || !side_by_side(v, lane)) return false;
+    if (!v->machine->masks || !lies_near(v, lane)) return false;
     return ko_lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
