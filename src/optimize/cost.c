@@ -19,6 +19,7 @@ enum {
     INSERT      = 1, /* cycles to load one lane of a vector, */
     EXTRACT     = 2, /* and to store one; */
     RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
+    SPREAD       = 2, /* cycles until a mask of lanes is one of what lies between them as well */
     SHARED_APART = 3 /* terms from one row's to the next one's, in registers still */
 };
 
@@ -263,7 +264,8 @@ static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, i
  * without a gap; registers that a load's lanes are in. 0: it is not so. */
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
-    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || s->gate & (s->store ? UINT64_MAX : h->origin[lane])) return 0;
+    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || (s->store && s->gate)) return 0;
+    if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)

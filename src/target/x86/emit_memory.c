@@ -297,6 +297,34 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
     kx_put(e, i);
 }
 
+/* Lanes `step` apart under a mask, 0 where it is closed: as el_load_apart, each run under what the mask says of the
+ * lanes that it has. */
+static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
+    int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, place[16];
+    int      k = kx_mask(e, kg_at(e->g, n, 2), KX_K0), from = e->v0, to = d;
+    uint64_t lanes = 0;
+    for (int l = 0; l < w; l++) lanes |= (uint64_t)1 << l * step;
+    kx_put(e, el_like(kx_i2(KX_LEA, 8, KX_A, KX_IN_MEM), m));
+    kx_put(e, kx_i2(KX_KMOVQ_RK, 0, KX_C, k));
+    kx_put(e, kx_mov_const(KX_D, (int64_t)lanes));
+    kx_put(e, kx_i3(KX_PDEP, 8, KX_C, KX_C, KX_D));
+    for (int run = 0; run < step; run++) {
+        int into = run ? e->v2 : from, start = run * w;
+        if (run) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_C, 0), w));
+        kx_put(e, kx_i2(KX_KMOVQ_KR, 0, KX_K0, KX_C));
+        kx_form_id move = size == 8 ? KX_VMOVUPD : KX_VMOVUPS;
+        kx_put(e, kx_masked(kx_mem(kx_i2(move, bytes, into, KX_IN_MEM), KX_A, start * size), KX_K0, true));
+        if (!run) continue;
+        el_find_places(place, w, step, run, 0);
+        kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
+        kx_put(e, kx_i3(size == 8 ? KX_VPERMI2PD : KX_VPERMI2PS, bytes, to, from, into));
+        int t = from;
+        from  = to;
+        to    = t;
+    }
+    kx_move_vec(e, d, from, bytes);
+}
+
 /* One element for all lanes whose gate is open; the others stay. */
 static void el_repeat_masked(kx_writer *e, int d, int w, int size, kn_ref gate, const kx_ins *m) {
     int    k = kx_mask(e, gate, KX_K1);
@@ -645,12 +673,16 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     if (gate && !e->under) {
         int  held;
         bool far  = spot.places || spot.step != 1;
-        bool zero = kx_is_lanes(g, gate) && !far && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
+        bool runs = far && !spot.places && spot.step > 1 && spot.step <= 4 && e->avx512 && w * kn_dsize(dt) >= 16;
+        runs &= kn_dsize(dt) >= 4;
+        bool zero = kx_is_lanes(g, gate) && (!far || runs) && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
                     !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
         if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate) && far) {
             kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
-            if (spot.step == 0 && e->avx512)
+            if (runs && zero)
+                el_load_apart_masked(e, n, d, (int)spot.step, &m);
+            else if (spot.step == 0 && e->avx512)
                 el_repeat_masked(e, d, w, kn_dsize(dt), gate, &m);
             else
                 el_gather(e, n, d, spot.places, spot.step, gate, &m);
