@@ -198,9 +198,11 @@ static kn_ref ct_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
     return kg_load(c->g, ct_run_of(c, kx_behind(c, dtype, low, high, w), 2 * w));
 }
 
-/* Scalars of eight bytes are joined in registers: memory would make the load of all lanes wait for the last of them. */
-static bool ct_pairs(const kx_cut *c, int dtype) {
-    return dtype != KN_INDEX && kn_dsize(dtype) == 8 && kx_joins(c->avx512, dtype, 2);
+/* Scalars of eight bytes, or a few of four, are joined in registers: memory would make the load of all lanes wait for
+ * the last of them. */
+static bool ct_pairs(const kx_cut *c, int dtype, int w) {
+    bool joins = w > 1 && (kn_dsize(dtype) == 8 || (kn_dsize(dtype) == 4 && w <= 4));
+    return dtype != KN_INDEX && joins && kx_joins(c->avx512, dtype, 2);
 }
 
 kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
@@ -224,7 +226,7 @@ kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
 static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_ref x[KN_MAX_LANES], half[KN_MAX_LANES];
     int    w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
-    bool   pairs = w > 1 && ct_pairs(c, kg_dtype(c->g, n)), apart = false;
+    bool   pairs = ct_pairs(c, kg_dtype(c->g, n), w), apart = false;
     if (pairs && !ct_slots_of(c, c->pair, n, d->rows * d->lanes)) return 0;
     for (int l = 0; l < w; l++) {
         int64_t at = row * d->lanes + from + l;

@@ -606,16 +606,18 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
 
 bool kx_joins(bool avx512, int dtype, int64_t lanes) {
     int  bytes  = (int)(lanes * kx_held_bytes(avx512, dtype));
-    bool halves = lanes >= 4 || (lanes == 2 && kn_dsize(dtype) == 8); /* registers, or scalars that fill general ones */
-    return dtype != KN_INDEX && dtype != KN_BOOL && halves && bytes >= 16 && bytes <= (avx512 ? 64 : 32);
+    bool pair   = lanes == 2 && kn_dsize(dtype) >= 4; /* of scalars; else of registers */
+    bool whole  = lanes >= 4 && bytes >= 16;
+    return dtype != KN_INDEX && dtype != KN_BOOL && (pair || whole) && bytes <= (avx512 ? 64 : 32);
 }
 
 /* Two integers as lanes. */
 static void el_join_integers(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
-    int d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
-    kx_put(e, kx_i2(KX_VMOVQ, 0, d, x));
+    bool four = kn_dsize(kg_dtype(e->g, n)) == 4;
+    int  d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
+    kx_put(e, kx_i2(four ? KX_VMOVD : KX_VMOVQ, 0, d, x));
     kx_rm y = kx_gp_rm(e, b, KX_A);
-    kx_put(e, kx_with(kx_imm(kx_i4(KX_VPINSRQ, 0, d, d, y.mem ? KX_IN_MEM : y.reg, 0), 1), &y));
+    kx_put(e, kx_with(kx_imm(kx_i4(four ? KX_VPINSRD : KX_VPINSRQ, 0, d, d, y.mem ? KX_IN_MEM : y.reg, 0), 1), &y));
     kx_done(e, n, d);
 }
 
@@ -628,6 +630,7 @@ static void el_join(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
     int bytes = (int)kg_numel(e->g, n) * kx_held_size(e->p, kg_dtype(e->g, n)), half = KN_MAX(bytes / 2, 16);
     int d = kx_dst(e, n), x = kx_get(e, a, half, e->v1, n), y = kx_get(e, b, half, e->v2, n);
     switch (bytes) {
+    case 8: kx_put(e, kx_i3(KX_VUNPCKLPS, 16, d, x, y)); break;
     case 16: kx_put(e, kx_i3(KX_VPUNPCKLQDQ, 16, d, x, y)); break;
     case 32:
         kx_put(e, kx_imm(e->avx512 ? kx_i4(KX_VINSERTI32X4, 32, d, x, y, 0) : kx_i4(KX_VINSERTI128, 0, d, x, y, 0), 1));
