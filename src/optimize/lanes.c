@@ -8,6 +8,7 @@ enum {
     HELD_ROWS = 64, /* that go by what is held */
     HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
+    FEW_ROWS_VECTORS = 4,
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
@@ -124,6 +125,14 @@ static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     if (masks_rest(v, lane, row, w) || panel_of(v, lane, row, w) >= 0) return 0;
     int64_t rows = KN_MIN(KN_MIN((ko_tile_registers(v) - nv) / nv, (int64_t)WHOLE_SUMS / nv), (int64_t)KO_TILE_ROWS);
     return rows < 3 ? 0 : ko_tile_rows(v->nest->origin[row].extent, rows);
+}
+
+/* A product of a few rows, all in the tile: of the other matrix each row lies in pages of its own, so more of it is
+ * taken at a time. Lanes then; 0: rows are more, or the other matrix is narrow. */
+static int64_t lanes_of_few_rows(const ko_view *v, int lane, int row) {
+    int64_t rows = v->nest->origin[row].extent, e = v->nest->origin[lane].extent, w = FEW_ROWS_VECTORS * v->lanes;
+    if (v->narrow || v->ngate || e < 4 * w || short_terms(v) || !side_by_side(v, lane)) return 0;
+    return (rows + 1) * FEW_ROWS_VECTORS < ko_tile_registers(v) ? w : 0;
 }
 
 /* A short row of parts that gates tell from one another: lanes of all of it know on which side they are. */
@@ -329,6 +338,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         return;
     }
     if (product && (rows = whole_rows(v, lane, row, w))) w = e;
+    if (product && !rows && (held = lanes_of_few_rows(v, lane, row))) w = held;
     bool shares = product && !rows && w >= v->lanes && ko_shared_terms(v, row) >= 0;
     if (shares) w = v->lanes; /* more rows share their terms */
     if (row >= 0) {
