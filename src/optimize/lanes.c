@@ -135,6 +135,22 @@ static int64_t lanes_of_few_rows(const ko_view *v, int lane, int row) {
     return (rows + 1) * FEW_ROWS_VECTORS < ko_tile_registers(v) ? w : 0;
 }
 
+/* A product of a few terms takes as long as its stores do: row by row, each from its beginning to its end, where the
+ * L1 has the other matrix for all of them. */
+static bool goes_by_rows(const ko_view *v, int lane, int row) {
+    int64_t e = v->nest->origin[lane].extent, bytes = v->machine->vector_bytes / v->lanes;
+    if (!short_terms(v) || v->narrow || v->ngate || v->ops > FEW_OPS || e < 4 * v->lanes || !side_by_side(v, lane))
+        return false;
+    for (int o = row + 1; o < v->nest->norigin; o++) /* around which no row comes again */
+        for (int i = 0; i < v->naccess; i++) {
+            const ko_access *a = &v->access[i];
+            if (!a->reduce || ko_stride_in(v, a, lane) != 1 || !ko_stride_in(v, a, o)) continue;
+            bytes = kn_sat_mul(bytes, v->nest->origin[o].extent);
+            break;
+        }
+    return bytes <= v->machine->cache[KN_L1] / 2;
+}
+
 /* A short row of parts that gates tell from one another: lanes of all of it know on which side they are. */
 static bool row_of_parts(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
@@ -339,6 +355,8 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     }
     if (product && (rows = whole_rows(v, lane, row, w))) w = e;
     if (product && !rows && (held = lanes_of_few_rows(v, lane, row))) w = held;
+    bool by_rows = product && !rows && goes_by_rows(v, lane, row);
+    if (by_rows) rows = 1, w = 4 * v->lanes;
     bool shares = product && !rows && w >= v->lanes && ko_shared_terms(v, row) >= 0;
     if (shares) w = v->lanes; /* more rows share their terms */
     if (row >= 0) {
@@ -354,7 +372,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
-    if (!product || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
+    if (!product || by_rows || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
         ko_split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
     if (halves) ko_split(v, ko_position(nest, lane, KN_AXIS_UPCAST), w / 2, KN_AXIS_UPCAST, opts, n, cap);
     if (product) panels(v, lane, row, w, opts, n, cap);
