@@ -236,10 +236,20 @@ static bool folds_few(const ko_view *v) {
     return few;
 }
 
+/* Floats of two bytes, which are converted: one by one that takes longer than the model knows. */
+static bool reads_halves(const ko_view *v) {
+    for (int i = 0; i < v->naccess; i++) {
+        int dt = kg_dtype(v->g, v->access[i].node);
+        if (kn_is_float(dt) && kn_dsize(dt) < 4) return true;
+    }
+    return false;
+}
+
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
- * as many accesses for a product, it takes what is predicted to take less at all, and so of one that puts short rows of
- * sums in turns, beside those rows, or beside short rows of folds. */
+ * as many accesses for a product, it takes what is predicted to take less at all, and so beside one that fills a part of
+ * a register in a product, of one that puts short rows of sums in turns, beside those rows, or beside short rows of
+ * folds. */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
@@ -249,11 +259,12 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     double least = c.ps * 0.8, all = c.ps, few = cost_of(v, first) * AS_FEW;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
+    bool   part    = first >= 0 && v->nest->origin[first].extent < v->lanes && !reads_halves(v);
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
         bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
-        near |= product && cost_of(v, lane) < few;
+        near |= product && (part || cost_of(v, lane) < few);
         if (c.ps < least || (best == first && near && c.ps < all)) least = c.ps, best = lane;
     }
     return best;
