@@ -206,7 +206,7 @@ static bool copy_kernel(const kl_program *p, kl_kernel *k, const kl_kernel *from
 /* What is predicted of a kernel, and with it the share of its instructions that want of registers makes it do in its
  * innermost loops. What goes to the frame and comes back waits; of sixteen registers it is the sums themselves. */
 enum { SPILL = 32, SPILL_OF_FEW = 1 << 20, FEW_REGISTERS = 16 };
-static double cost_of(const kl_program *p, const kl_kernel *k) {
+static double crowded_cost(const kl_program *p, const kl_kernel *k) {
     double spill = p->machine->vector_registers > FEW_REGISTERS ? SPILL : SPILL_OF_FEW;
     return k->ps * (1 + (spill * k->spills + k->remade) / KN_MAX(k->nodes, 1));
 }
@@ -218,7 +218,7 @@ static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_ru
     for (*same = false; s <= last && pipeline[s].stage != KN_STAGE_OPTIMIZE;) s++;
     if (!lower_kernel(p, k, run, 0, s, f)) return false;
     *same = than && k->nopts == than->nopts && !memcmp(k->opts, than->opts, (size_t)k->nopts * sizeof *k->opts);
-    *same |= than && k->ps >= cost_of(p, than);
+    *same |= than && k->ps >= crowded_cost(p, than);
     return *same || lower_kernel(p, k, run, s + 1, last, f);
 }
 
@@ -242,7 +242,7 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         now.narrow = narrow;
         ok         = ok && try_kernel(p, &now, narrow ? &best : NULL, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (ok && !same && (!best.g || cost_of(p, &now) < cost_of(p, &best))) {
+        if (ok && !same && (!best.g || crowded_cost(p, &now) < crowded_cost(p, &best))) {
             kl_kernel worse = best;
             best            = now;
             now             = worse;

@@ -19,8 +19,7 @@ enum {
     INSERT      = 1, /* cycles to load one lane of a vector, */
     EXTRACT     = 2, /* and to store one; */
     RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
-    SPREAD       = 2, /* cycles until a mask of lanes is one of what lies between them as well */
-    SHARED_APART = 3 /* terms from one row's to the next one's, in registers still */
+    SPREAD      = 2 /* cycles until a mask of lanes is one of what lies between them as well */
 };
 
 typedef struct ko_site {
@@ -328,7 +327,7 @@ static double not_shared(const ko_shape *h, const ko_site *s, int lane) {
             if (h->nest->loop[k].type != KN_AXIS_UNROLL || !(s->on & h->origin[k])) continue;
             double row = step_bytes(h, s, l), term = step_bytes(h, s, k);
             double least = KN_MIN(row, term), apart = KN_MAX(row, term) / least;
-            if (least <= 0 || apart > SHARED_APART || apart != (double)(int)apart) continue;
+            if (least <= 0 || apart > KO_SHARED_APART || apart != (double)(int)apart) continue;
             double few = row < term ? h->extent[k] : h->extent[l], many = row < term ? h->extent[l] : h->extent[k];
             share *= (many + (few - 1) * KN_MIN(apart, many)) / (few * many);
         }

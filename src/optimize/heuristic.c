@@ -247,8 +247,8 @@ static bool reads_halves(const ko_view *v) {
 
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
- * as many accesses for a product, it takes what is predicted to take less at all, and so beside one that fills a part of
- * a register in a product, of one that puts short rows of sums in turns, beside those rows, or beside short rows of
+ * as many accesses for a product, it takes what is predicted to take less at all, and so beside one that fills a part
+ * of a register in a product, of one that puts short rows of sums in turns, beside those rows, or beside short rows of
  * folds. */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];

@@ -4,7 +4,6 @@
 enum {
     FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of a fold, of sums of products, others */
     SUM_CODE = 128, /* operations in all rounds of a row */
-    SHARED_APART = 3, /* rows, of which one has for a term what the other has for the next */
     SHORT_CODE = 80 /* products of vectors */
 };
 
@@ -191,7 +190,7 @@ int ko_shared_terms(const ko_view *v, int row) {
         for (int i = 0; i < v->naccess && v->nest->origin[o].extent <= 2 * KO_SHORT_SUM; i++) {
             int64_t next = ko_stride_in(v, &v->access[i], row), term = ko_stride_in(v, &v->access[i], o);
             bool    moves = next > 1 && next < INT64_MAX && term > 1 && term < INT64_MAX; /* and not as lanes do */
-            if (moves && term % next == 0 && term / next <= SHARED_APART) return o;
+            if (moves && term % next == 0 && term / next <= KO_SHARED_APART) return o;
         }
     return -1;
 }
@@ -203,7 +202,7 @@ static int shared_with_tile(const ko_view *v, int first, int last) {
     for (int l = 0; l < v->nest->nloop; l++) {
         const kn_loop *at = &v->nest->loop[l];
         if (at->type != KN_AXIS_UPCAST) continue;
-        int o = at->extent <= SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
+        int o = at->extent <= KO_SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
         if (o >= first && o < last) shared = o;
         lanes = at->extent;
     }
