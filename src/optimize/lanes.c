@@ -189,9 +189,13 @@ static bool turns_bytes(const ko_view *v, int lane, int turned) {
 /* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
  * as many, which registers turn, or one by one, more of them in a row. False: registers are too few for one. */
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
-    for (int i = 0; i < v->naccess; i++)
-        if (ko_rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[turned])
-            return *rows = v->nest->origin[turned].extent, *w = KN_MIN(v->lanes, v->nest->origin[lane].extent), true;
+    for (int i = 0; i < v->naccess; i++) {
+        if (ko_rows_in_turns(v, &v->access[i], lane) != &v->nest->origin[turned]) continue;
+        bool half = kn_dsize(kg_dtype(v->g, v->access[i].node)) * v->wide <= v->machine->vector_bytes; /* of the widest */
+        *rows     = v->nest->origin[turned].extent;
+        *w        = KN_MIN(half && v->ops >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
+        return true;
+    }
     int64_t b = ko_tile_registers(v) < 2 * KO_BLOCK ? BLOCK_LEAST : KO_BLOCK;
     bool    bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
