@@ -191,7 +191,8 @@ static bool turns_bytes(const ko_view *v, int lane, int turned) {
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
     for (int i = 0; i < v->naccess; i++) {
         if (ko_rows_in_turns(v, &v->access[i], lane) != &v->nest->origin[turned]) continue;
-        bool half = kn_dsize(kg_dtype(v->g, v->access[i].node)) * v->wide <= v->machine->vector_bytes; /* of the widest */
+        int  size = kn_dsize(kg_dtype(v->g, v->access[i].node));
+        bool half = size * v->wide <= v->machine->vector_bytes; /* of the widest */
         *rows     = v->nest->origin[turned].extent;
         *w        = KN_MIN(half && v->ops >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
         return true;
