@@ -1,7 +1,7 @@
 /* pipeline.c - THE PIPELINE: one table, eight stages.
  *
- *   Callify    tensor graph -> one stateless function over PARAMs         callify.c (its own entry: it needs the
- * context) Rangeify   movement ops -> index arithmetic; kernel boundaries        rangeify.c indices.c fuse.c order.c
+ *   Callify    tensor graph -> one stateless function over PARAMs         callify.c (its own entry, with the context)
+ *   Rangeify   movement ops -> index arithmetic; kernel boundaries        rangeify.c indices.c fuse.c order.c
  *   Optimize   OptOps on the nest                                         optimize.c ../optimize/
  *   Expand     parallel ranges -> shape; reductions -> accumulators       expand.c
  *   Select     target instructions                                       select.c ../target/
@@ -11,8 +11,8 @@
  *
  * A stage works on the schedule or on each kernel. Where someone looks on, it is done with all kernels before the next
  * begins, and timed, verified and shown like all of them; else each kernel goes through its stages at once, in as many
- * threads as there are to be had, with the same result. A kernel whose machine code spills in an innermost loop goes
- * through them again, from Optimize on, with a narrower tile. */
+ * threads as there are to be had, with the same result. A kernel whose machine code wants registers in an innermost
+ * loop goes through them again, from Optimize on, with narrower tiles, and the best that is predicted stays. */
 #include "lower/pipeline.h"
 
 #include "rules_gen.h"

@@ -8,7 +8,7 @@ enum {
     HELD_ROWS = 64, /* that go by what is held */
     HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
-    FEW_ROWS_VECTORS = 4,
+    FEW_ROWS_VECTORS = 4, /* of each of a few rows */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
@@ -101,11 +101,12 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
 }
 
-/* What is read lies near enough for registers of lanes to be gathered, what is stored side by side. */
+/* What is read lies near enough for a mask of lanes to be spread over it, what is stored side by side. */
 static bool lies_near(const ko_view *v, int origin) {
+    int64_t most = v->machine->mask_registers ? KO_NEAR : 1;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], origin);
-        if (s < 0 || s > (v->access[i].stored ? 1 : KO_NEAR)) return false;
+        if (s < 0 || s > (v->access[i].stored ? 1 : most)) return false;
     }
     return true;
 }

@@ -114,7 +114,7 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). `narrow`, up
  * to KO_NARROWEST: how often the target has found the kernel to hold more than there are registers; then it is of fewer
  * rows and vectors at a time, beyond KO_WHOLE_VECTORS of parts of vectors. What it weighed and what was refused is
- * written to `explain`, which may be NULL. *ps: what the kernel is predicted to take then, as kn_machine's units. */
+ * written to `explain`, which may be NULL. *ps: picoseconds that the kernel is predicted to take then. */
 enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6 };
 int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, double *ps,
               kn_str *explain, kn_fault *f);
