@@ -298,22 +298,21 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
 }
 
 /* Lanes `step` apart under a mask, 0 where it is closed: as el_load_apart, each run under what the mask says of the
- * lanes that it has. */
+ * lanes that it has. rcx and rdx stay what they are: m may stand on them. */
 static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
     int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, place[16];
     int      k = kx_mask(e, kg_at(e->g, n, 2), KX_K0), from = e->v0, to = d;
     uint64_t lanes = 0;
     for (int l = 0; l < w; l++) lanes |= (uint64_t)1 << l * step;
-    kx_put(e, el_like(kx_i2(KX_LEA, 8, KX_A, KX_IN_MEM), m));
-    kx_put(e, kx_i2(KX_KMOVQ_RK, 0, KX_C, k));
-    kx_put(e, kx_mov_const(KX_D, (int64_t)lanes));
-    kx_put(e, kx_i3(KX_PDEP, 8, KX_C, KX_C, KX_D));
+    kx_put(e, kx_i2(KX_KMOVQ_RK, 0, KX_A, k));
+    kx_put(e, el_pool_of(e, kx_i3(KX_PDEP, 8, KX_A, KX_A, KX_IN_MEM), lanes, 8, 8));
     for (int run = 0; run < step; run++) {
-        int into = run ? e->v2 : from, start = run * w;
-        if (run) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_C, 0), w));
-        kx_put(e, kx_i2(KX_KMOVQ_KR, 0, KX_K0, KX_C));
-        kx_form_id move = size == 8 ? KX_VMOVUPD : KX_VMOVUPS;
-        kx_put(e, kx_masked(kx_mem(kx_i2(move, bytes, into, KX_IN_MEM), KX_A, start * size), KX_K0, true));
+        int    into = run ? e->v2 : from;
+        kx_ins at   = el_further(m, (int64_t)run * bytes);
+        if (run) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_A, 0), w));
+        kx_put(e, kx_i2(KX_KMOVQ_KR, 0, KX_K0, KX_A));
+        kx_ins some = el_like(kx_i2(size == 8 ? KX_VMOVUPD : KX_VMOVUPS, bytes, into, KX_IN_MEM), &at);
+        kx_put(e, kx_masked(some, KX_K0, true));
         if (!run) continue;
         el_find_places(place, w, step, run, 0);
         kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
