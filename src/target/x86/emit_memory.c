@@ -297,10 +297,10 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
     kx_put(e, i);
 }
 
-/* Lanes `step` apart under a mask, 0 where it is closed: as el_load_apart, each run under what the mask says of the
- * lanes that it has. rcx and rdx stay what they are: m may stand on them. */
+/* Lanes of four bytes, `step` apart, under a mask, 0 where it is closed: as el_load_apart, each run under what the mask
+ * says of the lanes that it has. rcx and rdx stay what they are: m may stand on them. */
 static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
-    int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, place[16];
+    int      size = 4, w = (int)kg_numel(e->g, n), bytes = w * size, place[16];
     int      k = kx_mask(e, kg_at(e->g, n, 2), KX_K0), from = e->v0, to = d;
     uint64_t lanes = 0;
     for (int l = 0; l < w; l++) lanes |= (uint64_t)1 << l * step;
@@ -311,12 +311,11 @@ static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const 
         kx_ins at   = el_further(m, (int64_t)run * bytes);
         if (run) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_A, 0), w));
         kx_put(e, kx_i2(KX_KMOVQ_KR, 0, KX_K0, KX_A));
-        kx_ins some = el_like(kx_i2(size == 8 ? KX_VMOVUPD : KX_VMOVUPS, bytes, into, KX_IN_MEM), &at);
-        kx_put(e, kx_masked(some, KX_K0, true));
+        kx_put(e, kx_masked(el_like(kx_i2(KX_VMOVUPS, bytes, into, KX_IN_MEM), &at), KX_K0, true));
         if (!run) continue;
         el_find_places(place, w, step, run, 0);
         kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
-        kx_put(e, kx_i3(size == 8 ? KX_VPERMI2PD : KX_VPERMI2PS, bytes, to, from, into));
+        kx_put(e, kx_i3(KX_VPERMI2PS, bytes, to, from, into));
         int t = from;
         from  = to;
         to    = t;
@@ -676,7 +675,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         int  held;
         bool far  = spot.places || spot.step != 1;
         bool runs = far && !spot.places && spot.step > 1 && spot.step <= 4 && e->avx512 && w * kn_dsize(dt) >= 16;
-        runs &= kn_dsize(dt) >= 4;
+        runs &= kn_dsize(dt) == 4; /* of eight lanes of f64 a gather takes less */
         bool zero = kx_is_lanes(g, gate) && (!far || runs) && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
                     !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
         if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);
