@@ -15,9 +15,11 @@
 enum {
     JUMPS       = INT32_MAX,
     LATENCY     = 4, /* cycles until an accumulator can be added to again; */
-    SHORT_CHAIN = 8, /* terms of which the next sum's begin meanwhile */
+    SHORT_CHAIN = 32, /* terms of which the next sum's begin meanwhile; */
+    SHORT_SCAN  = 8,  /* of a scan, which stores each */
     INSERT      = 1, /* cycles to load one lane of a vector, */
     EXTRACT     = 2, /* and to store one; */
+    PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
     SPREAD      = 2 /* cycles until a mask of lanes is one of what lies between them as well */
 };
@@ -335,14 +337,17 @@ static double not_shared(const ko_shape *h, const ko_site *s, int lane) {
     return share;
 }
 
-/* Terms that an accumulator takes one after the other; of a prefix all of its loop. */
-static double terms_of(const ko_shape *h, const ko_site *s) {
+/* An accumulator takes more terms one after the other, of a prefix all of its loop, than a processor looks ahead. */
+static bool waits(const ko_shape *h, const ko_site *s) {
     double terms = 1;
+    bool   scan  = false;
     for (int l = 0; l < h->nest->nloop; l++) {
         const kn_origin *o = &h->nest->origin[h->nest->loop[l].origin];
-        if (!h->lane[l] && (o->closer == s->sum || o->scanned)) terms *= h->extent[l];
+        if (h->lane[l] || (o->closer != s->sum && !o->scanned)) continue;
+        terms *= h->extent[l];
+        scan |= o->scanned;
     }
-    return terms;
+    return terms > (scan ? SHORT_SCAN : SHORT_CHAIN);
 }
 
 /* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. */
@@ -368,7 +373,9 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0;
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;
-    return (s->store ? EXTRACT : INSERT) * (ragged ? RAGGED : 1);
+    double  lane_cycles = s->store ? EXTRACT : INSERT;
+    if (!s->store && s->size >= 4 && lanes <= PAIRS) lane_cycles *= (double)(lanes - 1) / (double)lanes; /* joined */
+    return lane_cycles * (ragged ? RAGGED : 1);
 }
 
 /* Bytes of its buffer that the site touches while the loops before `from` stand still; in whole lines where it jumps,
@@ -471,7 +478,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
         if (each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
         double t = n * s->ops * cycle / rate;
-        if (s->chain && terms_of(&h, s) > SHORT_CHAIN)
+        if (s->chain && waits(&h, s))
             t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
         if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
         if (s->chain) t += folding(&h, s, m, rows) * cycle / m->alu_per_cycle;

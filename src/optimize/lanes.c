@@ -9,6 +9,8 @@ enum {
     HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_ROWS_VECTORS = 4, /* of each of a few rows */
+    SUM_ROWS = 4, /* of short rows of sums, */
+    THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
@@ -195,6 +197,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
         int  size = kn_dsize(kg_dtype(v->g, v->access[i].node));
         bool half = size * v->wide <= v->machine->vector_bytes; /* of the widest */
         *rows     = v->nest->origin[turned].extent;
+        if (v->narrow && 2 * *rows > ko_tile_registers(v)) return false;
         *w        = KN_MIN(half && v->ops >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
         return true;
     }
@@ -255,11 +258,35 @@ static bool row_that_stays(const ko_view *v, int lane) {
     return held && read == 1 && v->outputs > 1;
 }
 
+/* Sums that a row is too short for wait for their accumulators, which those of other rows do not: the loop of such
+ * rows, of windows one whose rows share what they load, -1 none. */
+static int row_of_accumulators(const ko_view *v, int lane, int64_t *rows) {
+    int    row = -1, own;
+    double trips = 0;
+    if (v->narrow || v->ops > FEW_OPS || v->ngate) return -1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) { /* sums with lanes of their own fold those */
+        kn_ref sum = v->nest->origin[o].closer;
+        if (kg_depends(v->g, sum, v->nest->origin[lane].range)) continue;
+        if (ko_reduce_lanes(v, sum, &own)) return -1;
+    }
+    for (int o = 0; o < v->outputs; o++)
+        if (o != lane && ko_may_be_lane(v, o) && (row < 0 || ko_shared_terms(v, row) < 0)) row = o;
+    for (int i = 0; i < v->naccess; i++) trips = KN_MAX(trips, v->access[i].trips);
+    if (row < 0) return -1;
+    int64_t e = v->nest->origin[row].extent;
+    if (e < 2 * SUM_ROWS && trips > THREADS_TRIPS) return -1; /* threads have them */
+    int64_t each = ko_lane_vectors(v, v->nest->origin[lane].extent), fit = (ko_tile_registers(v) - each) / each;
+    *rows        = ko_tile_rows(e, KN_MAX(KN_MIN(fit, (int64_t)SUM_ROWS), (int64_t)1));
+    return row;
+}
+
 /* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1
  * none. */
 static int short_row(const ko_view *v, int lane, int64_t *rows) {
     int row = -1;
-    if (v->outputs < v->nest->norigin || v->nest->origin[lane].extent >= v->lanes) return -1;
+    bool sums = v->outputs < v->nest->norigin;
+    if (v->nest->origin[lane].extent >= (1 + sums) * v->lanes) return -1;
+    if (sums) return row_of_accumulators(v, lane, rows);
     for (int l = 0; l < ko_position(v->nest, lane, -1); l++)
         if (ko_may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
     int64_t e = row < 0 ? 0 : v->nest->origin[row].extent, each = ko_lane_vectors(v, v->nest->origin[lane].extent);
