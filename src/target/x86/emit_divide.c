@@ -2,7 +2,8 @@
  *
  * By a constant c > 0 that is no power of two, division is the high half of a product: with 2^(l-1) < c < 2^l and
  * m = floor(2^(b+l-1) / c) + 1 < 2^b, floor(n / c) = floor(n m / 2^(b+l-1)) for 0 <= n < 2^(b-1), since m c exceeds the
- * power by at most 2^l (Granlund and Montgomery, PLDI 1994, theorem 4.2). Of n < 0, floor(n / c) = ~floor(~n / c). */
+ * power by at most 2^l (Granlund and Montgomery, PLDI 1994, theorem 4.2). Of n < 0, floor(n / c) = ~floor(~n / c). b is
+ * 64, or 32 where n is known to be below 2^31. */
 #include "target/x86/emit.h"
 
 static void ed_move(kx_writer *e, int to, int from) {
@@ -41,6 +42,24 @@ static void ed_by_power(kx_writer *e, kn_ref n, int64_t c, bool sign) {
     kx_done(e, n, d);
 }
 
+/* Of 0 <= n < 2^31 all of the product fits. */
+static void ed_by_short_product(kx_writer *e, kn_ref n, int64_t c) {
+    int      l = ed_log(c), x = kx_gp(e, kg_at(e->g, n, 0), KX_C), d = kx_dst(e, n);
+    uint64_t m = (ed_quotient((uint64_t)c, l) >> 32) + 1;
+    kx_put(e, kx_mov_const(KX_A, (int64_t)m));
+    kx_put(e, kx_i2(KX_IMUL, 8, KX_A, x));
+    kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_A, 0), 31 + l));
+    if (kx_op(e->g, n) == KN_OP_MOD) {
+        kx_put(e, kx_imm(kx_i3(KX_IMULI, 8, KX_A, KX_A, 0), c));
+        int rest = d == KX_A ? KX_C : d;
+        ed_move(e, rest, x);
+        kx_put(e, kx_i2(KX_SUB, 8, rest, KX_A));
+        ed_move(e, d, rest);
+    } else
+        ed_move(e, d, KX_A);
+    kx_done(e, n, d);
+}
+
 static void ed_by_product(kx_writer *e, kn_ref n, int64_t c, bool sign) {
     int      d = kx_dst(e, n), l = ed_log(c);
     uint64_t m = ed_quotient((uint64_t)c, l) + 1;
@@ -76,7 +95,10 @@ void kx_emit_divide(kx_writer *e, kn_ref n) {
         return;
     }
     if (v > 2 && v == (int32_t)v && !ed_is_power(v) && (sign || kn_dsize(dt) < 8)) {
-        ed_by_product(e, n, v, sign);
+        kn_ref x   = kg_at(e->g, n, 0);
+        bool   any = kg_min(e->g, x) < 0;
+        if (any || kg_max(e->g, x) > INT32_MAX) ed_by_product(e, n, v, sign && any);
+        else ed_by_short_product(e, n, v);
         return;
     }
     int     d        = kx_dst(e, n);

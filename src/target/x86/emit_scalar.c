@@ -35,6 +35,27 @@ static void es_extend(kx_writer *e, kn_ref n, int reg) {
     if (!v->stored || v->uses > 1) kx_extend(e, reg, kg_dtype(e->g, n));
 }
 
+static void es_finish(kx_writer *e, kn_ref n, int reg, int d) {
+    es_extend(e, n, reg);
+    es_mov(e, d, reg);
+    kx_done(e, n, d);
+}
+
+static void es_two_imm(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form, kn_ref a, int64_t v) {
+    int  d = kx_dst(e, n), x = kx_gp(e, a, d);
+    bool power = v > 1 && !(v & (v - 1));
+    if (form == KX_ADD && x != d)
+        kx_put(e, kx_mem(kx_i2(KX_LEA, 8, d, KX_IN_MEM), x, (int32_t)v));
+    else if (form == KX_IMUL && !power)
+        kx_put(e, kx_imm(kx_i3(KX_IMULI, 8, d, x, 0), v));
+    else {
+        if (form == KX_IMUL) imm_form = KX_SHLI, v = __builtin_ctzll((unsigned long long)v);
+        es_mov(e, d, x);
+        kx_put(e, kx_imm(kx_i2(imm_form, 8, d, 0), v));
+    }
+    es_finish(e, n, d, d);
+}
+
 static void es_two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form) {
     kn_ref  a = es_src(e, n, 0), b = es_src(e, n, 1);
     int     d = kx_dst(e, n), t;
@@ -44,18 +65,26 @@ static void es_two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form)
         a        = b;
         b        = x;
     }
-    bool  imm = es_small(e, b, &v) && imm_form;
-    kx_rm rb  = {0};
-    if (!imm) rb = kx_gp_rm(e, b, KX_D);
-    t = !imm && !rb.mem && rb.reg == d ? KX_A : d;
-    es_mov(e, t, kx_gp(e, a, t));
-    if (imm)
-        kx_put(e, kx_imm(form == KX_IMUL ? kx_i3(KX_IMULI, 8, t, t, 0) : kx_i2(imm_form, 8, t, 0), v));
-    else
+    if (es_small(e, b, &v) && imm_form) {
+        es_two_imm(e, n, form, imm_form, a, v);
+        return;
+    }
+    kx_rm rb = kx_gp_rm(e, b, KX_D);
+    bool  in = !rb.mem && rb.reg == d;
+    t        = in ? KX_A : d;
+    int ra   = kx_gp(e, a, t);
+    if (in && form != KX_SUB) { /* in place, from the right */
+        kx_put(e, kx_i2(form, 8, d, ra));
+        es_finish(e, n, d, d);
+        return;
+    }
+    if (form == KX_ADD && !rb.mem && ra != t && !in)
+        kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, t, KX_IN_MEM), ra, rb.reg, 1, 0));
+    else {
+        es_mov(e, t, ra);
         kx_put(e, kx_with(kx_i2(form, 8, t, rb.mem ? KX_IN_MEM : rb.reg), &rb));
-    es_extend(e, n, t);
-    es_mov(e, d, t);
-    kx_done(e, n, d);
+    }
+    es_finish(e, n, t, d);
 }
 
 static bool es_is_unsigned64(const kx_writer *e, kn_ref n) {
