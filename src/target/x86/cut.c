@@ -89,7 +89,7 @@ static kn_ref ct_ask(kx_cut *c, kn_ref n, int64_t at, kx_as as) {
     return 0;
 }
 
-static kn_ref *ct_slots_of(kx_cut *c, kn_ref **table, kn_ref n, int64_t count) {
+kn_ref *kx_slots_of(kx_cut *c, kn_ref **table, kn_ref n, int64_t count) {
     if (table[n]) return table[n];
     if (count < 1 || count > 1 << 20) return kx_refuse(c, n, "a tile is too large"), NULL;
     if (!(table[n] = kn_arena_get(&c->arena, (size_t)count * sizeof **table))) return kn_oom(c->f), NULL;
@@ -155,92 +155,7 @@ kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk)
     return x && w > 1 ? kx_splat(c, x, w) : x;
 }
 
-/* ---- lanes by way of memory: or not, where few are read -------------------------------------------------------- */
-
-static kn_ref ct_run_of(kx_cut *c, kn_ref buffer, int w) {
-    return kg_index(c->g, buffer, (kn_ref[]){kg_iota(c->g, w, 0, KN_AXIS_UPCAST, 1, 0)}, 1);
-}
-
-bool kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out) {
-    if (kg_op(c->g, v) == KN_OP_CONST) {
-        for (int l = 0; l < w; l++) out[l] = v;
-        return true;
-    }
-    kn_ref tmp = kg_buffer(c->g, c->next_local++, w, kg_dtype(c->g, v), 0, KN_LOCAL);
-    kn_ref put = kg_store(c->g, ct_run_of(c, tmp, w), v, 0), from = kg_after(c->g, tmp, &put, 1);
-    for (int l = 0; l < w; l++) {
-        kn_ref i = kg_idx(c->g, l);
-        if (!(out[l] = kg_load(c->g, kg_index(c->g, from, &i, 1)))) return false;
-    }
-    return true;
-}
-
-/* Lanes from..from + count of a register. */
-kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count) {
-    kn_graph *g    = c->g;
-    kn_ref    all  = kg_buffer(g, c->next_local++, w, kg_dtype(g, v), 0, KN_LOCAL);
-    kn_ref    some = kg_iota(g, count, 0, KN_AXIS_UPCAST, 1, 0), put = kg_store(g, ct_run_of(c, all, w), v, 0);
-    if (from) some = kg_op2(g, KN_OP_ADD, kg_idx(g, from), some);
-    return kg_load(g, kg_index(g, kg_after(g, all, &put, 1), &some, 1));
-}
-
-kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
-    kn_graph *g    = c->g;
-    kn_ref    both = kg_buffer(g, c->next_local++, 2 * w, dtype, 0, KN_LOCAL);
-    kn_ref    run  = w > 1 ? kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0) : kg_idx(g, 0);
-    kn_ref    next = w > 1 ? kg_op2(g, KN_OP_ADD, kg_idx(g, w), run) : kg_idx(g, 1);
-    kn_ref    put[2] = {kg_store(g, kg_index(g, both, &run, 1), low, 0),
-                        kg_store(g, kg_index(g, both, &next, 1), high, 0)};
-    return kg_after(g, both, put, 2);
-}
-
-static kn_ref ct_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
-    return kg_load(c->g, ct_run_of(c, kx_behind(c, dtype, low, high, w), 2 * w));
-}
-
-/* Scalars of eight bytes, or a few of four, are joined in registers: memory would make the load of all lanes wait for
- * the last of them. */
-static bool ct_pairs(const kx_cut *c, int dtype, int w) {
-    bool joins = w > 1 && (kn_dsize(dtype) == 8 || (kn_dsize(dtype) == 4 && w <= 4));
-    return dtype != KN_INDEX && joins && kx_joins(c->avx512, dtype, 2);
-}
-
-kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
-    bool same = true;
-    for (int l = 1; l < w; l++) same &= scalar[l] == scalar[0];
-    if (same) return kx_splat(c, scalar[0], w);
-    int    held = kx_lane_dtype(c, dtype);
-    kn_ref tmp  = kg_buffer(c->g, c->next_local++, w, held, 0, KN_LOCAL), put[KN_MAX_LANES];
-    for (int l = 0; l < w; l++) {
-        kn_ref i = kg_idx(c->g, l), x = scalar[l];
-        if (held != dtype)
-            x = kg_op(c->g, x) == KN_OP_CONST ? kg_int(c->g, held, kg_const_int(c->g, x))
-                                              : kx_node(c, KN_OP_CAST, held, 0, &x, 1);
-        put[l] = kg_store(c->g, kg_index(c->g, tmp, &i, 1), x, 0);
-    }
-    return kg_load(c->g, ct_run_of(c, kg_after(c->g, tmp, put, w), w));
-}
-
 /* ---- values ---------------------------------------------------------------------------------------------------- */
-
-static kn_ref ct_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
-    kn_ref x[KN_MAX_LANES], half[KN_MAX_LANES];
-    int    w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
-    bool   pairs = ct_pairs(c, kg_dtype(c->g, n), w), apart = false;
-    if (pairs && !ct_slots_of(c, c->pair, n, d->rows * d->lanes)) return 0;
-    for (int l = 0; l < w; l++) {
-        int64_t at = row * d->lanes + from + l;
-        if (!(x[l] = kx_sca(c, n, at))) return 0;
-        apart |= kg_op(c->g, x[l]) == KN_OP_CONST || (l && x[l] == x[l - 1]);
-        if (!pairs || l % 2 == 0 || apart) continue;
-        kn_ref *pair = &c->pair[n][at]; /* made as soon as it can be: a scalar waits for one other, not for all */
-        if (!*pair) *pair = ct_join(c, kg_dtype(c->g, n), x[l - 1], x[l], 1);
-        half[l / 2] = *pair;
-    }
-    for (int of = 2; pairs && !apart && of < w; of *= 2)
-        for (int k = 0; k < w / of; k += 2) half[k / 2] = ct_join(c, kg_dtype(c->g, n), half[k], half[k + 1], of);
-    return pairs && !apart ? half[0] : kx_pack(c, kg_dtype(c->g, n), x, w);
-}
 
 static kn_ref ct_combine(kx_cut *c, int op, int dtype, int lanes, kn_ref a, kn_ref b) {
     return kx_node(c, op, dtype, lanes, (kn_ref[]){a, b}, 2);
@@ -261,7 +176,7 @@ static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w, int to) {
             kn_ref x[2];
             return kx_lanes(c, v, w, x) ? ct_combine(c, op, dt, 0, x[0], x[1]) : 0;
         }
-        kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, ct_run_of(c, tmp, w), v, 0);
+        kn_ref tmp = kg_buffer(g, c->next_local++, w, dt, 0, KN_LOCAL), put = kg_store(g, kx_run_of(c, tmp, w), v, 0);
         kn_ref from = kg_after(g, tmp, &put, 1), iota = kg_iota(g, half, 0, KN_AXIS_UPCAST, 1, 0);
         kn_ref hi = kg_op2(g, KN_OP_ADD, kg_idx(g, half), iota);
         v = ct_combine(c, op, dt, half, kg_load(g, kg_index(g, from, &iota, 1)), kg_load(g, kg_index(g, from, &hi, 1)));
@@ -377,7 +292,7 @@ static kn_ref ct_joined(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int 
     if (x[0] == x[1] && kg_op(g, x[0]) == KN_OP_CONST) return x[0];
     for (int k = 0; k < 2; k++) /* no register has it */
         if (kg_op(g, x[k]) == KN_OP_CONST) x[k] = kx_node(c, KN_OP_CAST, dt, c->lanes, &x[k], 1);
-    return ct_join(c, dt, x[0], x[1], c->lanes);
+    return kx_join(c, dt, x[0], x[1], c->lanes);
 }
 
 static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
@@ -391,22 +306,22 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     switch (op) {
     case KN_OP_LOAD: return kx_load_cell(c, n, &d, row, ch);
     case KN_OP_REDUCE:
-        return kx_has_form(c, n) ? ct_reduce_row(c, n, &d, row, ch) : ct_pack_elements(c, n, &d, row, ch);
+        return kx_has_form(c, n) ? ct_reduce_row(c, n, &d, row, ch) : kx_pack_elements(c, n, &d, row, ch);
     case KN_OP_EXPAND: return kx_operand(c, kg_at(g, n, 0), &d, row, ch);
     case KN_OP_RESHAPE: {
         kx_tile s;
         kx_tile_of(c, kg_at(g, n, 0), &s);
-        if (s.lanes != d.lanes || s.rows != d.rows) return ct_pack_elements(c, n, &d, row, ch);
+        if (s.lanes != d.lanes || s.rows != d.rows) return kx_pack_elements(c, n, &d, row, ch);
         return kx_vec(c, kg_at(g, n, 0), cell);
     }
     case KN_OP_RANGE:
-        if (kg_field(g, n, KN_F_RANGE_axis) != d.rank - 1) return ct_pack_elements(c, n, &d, row, ch);
+        if (kg_field(g, n, KN_F_RANGE_axis) != d.rank - 1) return kx_pack_elements(c, n, &d, row, ch);
         src[0] = kg_op2(g, KN_OP_ADD, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, kx_chunk_start(&d, ch)));
         return kx_node(c, KN_OP_CAST, c->index, w, src, 1);
     default: break;
     }
     if (!kn_is_alu(op) && op != KN_OP_BITCAST) return kx_refuse(c, n, "has no form"), 0;
-    if (!kx_has_form(c, n)) return ct_pack_elements(c, n, &d, row, ch);
+    if (!kx_has_form(c, n)) return kx_pack_elements(c, n, &d, row, ch);
     if (c->product[n]) {
         src[0] = kx_operand(c, c->product[n], &d, row, ch);
         src[1] = src[0] ? kx_operand(c, kg_at(g, n, 2), &d, row, ch) : 0;
@@ -450,7 +365,7 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     if (!ct_computed_alone(c, n, w)) {
         kn_ref v = kx_vec(c, n, row * d.nchunk + ch), x[KN_MAX_LANES];
         if (!v) return 0;
-        if (!kx_lanes(c, v, w, x) || !ct_slots_of(c, c->sca, n, d.rows * d.lanes)) return 0;
+        if (!kx_lanes(c, v, w, x) || !kx_slots_of(c, c->sca, n, d.rows * d.lanes)) return 0;
         for (int l = 0; l < w; l++) {
             if (kg_dtype(g, x[l]) != kg_dtype(g, n)) x[l] = kx_node(c, KN_OP_CAST, kg_dtype(g, n), 0, &x[l], 1);
             c->sca[n][row * d.lanes + from + l] = x[l];
@@ -526,7 +441,7 @@ static bool ct_build_all(kx_cut *c) {
             count = q.as == KX_AS_CELL ? d.rows * d.nchunk : d.rows * d.lanes;
         }
         kn_ref **table = q.as == KX_AS_CELL ? c->vec : q.as == KX_AS_WIDE ? c->wide : c->sca;
-        if (!(at = ct_slots_of(c, table, q.node, count))) return false;
+        if (!(at = kx_slots_of(c, table, q.node, count))) return false;
         size_t before = c->nstack;
         kg_made_of(c->g, c->g, q.node);
         if (!at[q.at]) {

@@ -72,13 +72,9 @@ int64_t kx_element_in(const kx_tile *s, const kx_tile *d, int64_t row, int64_t l
 /* n as an operand of cell (row, chunk) of d: a register of lanes, or a CONST. */
 kn_ref kx_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
 kn_ref kx_splat(kx_cut *c, kn_ref scalar, int lanes);
-/* Lanes of a register by way of memory, and back. */
-bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
-kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
-kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
-/* Two registers of w lanes, or two scalars (1), one behind the other: where loads find both. */
-kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
-bool   kx_refuse(kx_cut *c, kn_ref n, const char *what);
+/* Room for what is built of a node, `count` of it, in one of the tables; NULL: no memory. */
+kn_ref *kx_slots_of(kx_cut *c, kn_ref **table, kn_ref n, int64_t count);
+bool    kx_refuse(kx_cut *c, kn_ref n, const char *what);
 /* The dtype a value of n's dtype has as lanes. */
 static inline int kx_lane_dtype(const kx_cut *c, int dt) {
     return dt == KN_INDEX ? c->index : dt;
@@ -91,6 +87,18 @@ static inline int kx_value_size(const kx_cut *c, int dt) { /* bytes of a lane */
 static inline bool kx_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
+
+/* cut_pack.c: all of a buffer of w lanes; its lanes as scalars; a register of scalars. */
+kn_ref kx_run_of(kx_cut *c, kn_ref buffer, int w);
+bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
+kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
+/* Cell (row, chunk) of n, made element by element. 0: elements are asked for. */
+kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
+/* Lanes from..from + count of a register. */
+kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
+/* Two registers of w lanes, or two scalars (1), one behind the other: where loads find both; as one register. */
+kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
+kn_ref kx_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
 
 /* cut_dense.c: marks c->dense; `order` has the kernel's n nodes, sources first. */
 void kx_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes);

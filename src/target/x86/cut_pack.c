@@ -1,0 +1,87 @@
+/* cut_pack.c - inside Select of x86-64: lanes that are made of scalars, or of other registers, and taken apart.
+ *
+ * By way of memory: a buffer that is stored to in parts and read as a whole, or the other way round. Where the parts
+ * are registers' own, or a few, Plan finds them and nothing is stored. */
+#include "target/x86/cut.h"
+
+kn_ref kx_run_of(kx_cut *c, kn_ref buffer, int w) {
+    return kg_index(c->g, buffer, (kn_ref[]){kg_iota(c->g, w, 0, KN_AXIS_UPCAST, 1, 0)}, 1);
+}
+
+bool kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out) {
+    if (kg_op(c->g, v) == KN_OP_CONST) {
+        for (int l = 0; l < w; l++) out[l] = v;
+        return true;
+    }
+    kn_ref tmp = kg_buffer(c->g, c->next_local++, w, kg_dtype(c->g, v), 0, KN_LOCAL);
+    kn_ref put = kg_store(c->g, kx_run_of(c, tmp, w), v, 0), from = kg_after(c->g, tmp, &put, 1);
+    for (int l = 0; l < w; l++) {
+        kn_ref i = kg_idx(c->g, l);
+        if (!(out[l] = kg_load(c->g, kg_index(c->g, from, &i, 1)))) return false;
+    }
+    return true;
+}
+
+kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count) {
+    kn_graph *g    = c->g;
+    kn_ref    all  = kg_buffer(g, c->next_local++, w, kg_dtype(g, v), 0, KN_LOCAL);
+    kn_ref    some = kg_iota(g, count, 0, KN_AXIS_UPCAST, 1, 0), put = kg_store(g, kx_run_of(c, all, w), v, 0);
+    if (from) some = kg_op2(g, KN_OP_ADD, kg_idx(g, from), some);
+    return kg_load(g, kg_index(g, kg_after(g, all, &put, 1), &some, 1));
+}
+
+kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
+    kn_graph *g    = c->g;
+    kn_ref    both = kg_buffer(g, c->next_local++, 2 * w, dtype, 0, KN_LOCAL);
+    kn_ref    run  = w > 1 ? kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0) : kg_idx(g, 0);
+    kn_ref    next = w > 1 ? kg_op2(g, KN_OP_ADD, kg_idx(g, w), run) : kg_idx(g, 1);
+    kn_ref    put[2] = {kg_store(g, kg_index(g, both, &run, 1), low, 0),
+                        kg_store(g, kg_index(g, both, &next, 1), high, 0)};
+    return kg_after(g, both, put, 2);
+}
+
+kn_ref kx_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
+    return kg_load(c->g, kx_run_of(c, kx_behind(c, dtype, low, high, w), 2 * w));
+}
+
+/* Scalars of eight bytes, or a few of four, are joined in registers: memory would make the load of all lanes wait for
+ * the last of them. */
+static bool cp_pairs(const kx_cut *c, int dtype, int w) {
+    bool joins = w > 1 && (kn_dsize(dtype) == 8 || (kn_dsize(dtype) == 4 && w <= 4));
+    return dtype != KN_INDEX && joins && kx_joins(c->avx512, dtype, 2);
+}
+
+kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
+    bool same = true;
+    for (int l = 1; l < w; l++) same &= scalar[l] == scalar[0];
+    if (same) return kx_splat(c, scalar[0], w);
+    int    held = kx_lane_dtype(c, dtype);
+    kn_ref tmp  = kg_buffer(c->g, c->next_local++, w, held, 0, KN_LOCAL), put[KN_MAX_LANES];
+    for (int l = 0; l < w; l++) {
+        kn_ref i = kg_idx(c->g, l), x = scalar[l];
+        if (held != dtype)
+            x = kg_op(c->g, x) == KN_OP_CONST ? kg_int(c->g, held, kg_const_int(c->g, x))
+                                              : kx_node(c, KN_OP_CAST, held, 0, &x, 1);
+        put[l] = kg_store(c->g, kg_index(c->g, tmp, &i, 1), x, 0);
+    }
+    return kg_load(c->g, kx_run_of(c, kg_after(c->g, tmp, put, w), w));
+}
+
+kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
+    kn_ref x[KN_MAX_LANES], half[KN_MAX_LANES];
+    int    w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
+    bool   pairs = cp_pairs(c, kg_dtype(c->g, n), w), apart = false;
+    if (pairs && !kx_slots_of(c, c->pair, n, d->rows * d->lanes)) return 0;
+    for (int l = 0; l < w; l++) {
+        int64_t at = row * d->lanes + from + l;
+        if (!(x[l] = kx_sca(c, n, at))) return 0;
+        apart |= kg_op(c->g, x[l]) == KN_OP_CONST || (l && x[l] == x[l - 1]);
+        if (!pairs || l % 2 == 0 || apart) continue;
+        kn_ref *pair = &c->pair[n][at]; /* made as soon as it can be: a scalar waits for one other, not for all */
+        if (!*pair) *pair = kx_join(c, kg_dtype(c->g, n), x[l - 1], x[l], 1);
+        half[l / 2] = *pair;
+    }
+    for (int of = 2; pairs && !apart && of < w; of *= 2)
+        for (int k = 0; k < w / of; k += 2) half[k / 2] = kx_join(c, kg_dtype(c->g, n), half[k], half[k + 1], of);
+    return pairs && !apart ? half[0] : kx_pack(c, kg_dtype(c->g, n), x, w);
+}
