@@ -88,12 +88,13 @@ static inline bool kx_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
 
-/* cut_pack.c: all of a buffer of w lanes; its lanes as scalars; a register of scalars. */
+/* cut_pack.c: all of a buffer of w lanes; the lanes of a register as scalars. */
 kn_ref kx_run_of(kx_cut *c, kn_ref buffer, int w);
 bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
-kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w);
 /* Cell (row, chunk) of n, made element by element. 0: elements are asked for. */
 kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
+/* The cell of a LOAD, joined of runs of lanes that lie side by side; *none: they are no runs, or too many. */
+kn_ref kx_pack_runs(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *none);
 /* Lanes from..from + count of a register. */
 kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
 /* Two registers of w lanes, or two scalars (1), one behind the other: where loads find both; as one register. */

@@ -199,6 +199,26 @@ static bool cm_gathers(const kx_cut *c, kn_ref at, int dt, int w) {
     return s.lanes > 1 && kn_dsize(dt) >= 4 && w * kn_dsize(dt) >= 16 && cm_moves_whole(c, dt) && c->lanes > 1;
 }
 
+/* Where each lane lies is known, but for what all have: quotients and remainders of its number, and of those. */
+static bool cm_is_known(const kn_graph *g, kn_ref idx) {
+    kn_affine f, in;
+    if (!kg_affine(g, idx, &f)) return false;
+    for (int t = 0; t < f.n; t++) {
+        kn_ref         x = f.atom[t];
+        int            rank;
+        const int64_t *dims = kg_shape(g, x, &rank);
+        bool           lanes = rank && dims[rank - 1] > 1;
+        while (lanes && !kx_is_iota(g, x)) {
+            int  op    = kg_op(g, x);
+            bool parts = op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHR || op == KN_OP_AND;
+            if (!parts || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST) return false;
+            if (!kg_affine(g, kg_at(g, x, 0), &in) || in.n != 1) return false;
+            x = in.atom[0];
+        }
+    }
+    return true;
+}
+
 /* Lanes at a constant distance are put together in a register. */
 static bool cm_moves_apart(int dt, int w, int64_t step) {
     int  size  = kn_dsize(dt);
@@ -438,17 +458,14 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         if (!x) x = cm_load_fourths(c, n, &a, d, row, chunk);
         if (x) return x;
     }
-    bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w);
+    bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
+    if (gathers && !gate && cm_is_known(g, kg_at(g, at, 1))) place = kx_pack_runs(c, n, d, row, chunk, &none);
+    if (!none) return place;
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
     bool zero   = gate && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && !kg_node(g, kg_at(g, n, 1))->arg;
     bool masked = cm_masks_lanes(c, dt, w) && (c->avx512 || zero); /* lanes that AVX2 leaves out are 0 */
-    if (!gathers && (!run || (!still && !masked && step == 1))) {
-        kn_ref x[KN_MAX_LANES];
-        for (int l = 0; l < w; l++)
-            if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
-        return kx_pack(c, dt, x, w);
-    }
+    if (!gathers && (!run || (!still && !masked && step == 1))) return kx_pack_elements(c, n, d, row, chunk);
     if (gathers) {
         if (kg_dtype(g, place) != KN_INDEX) place = kx_node(c, KN_OP_CAST, KN_INDEX, w, &place, 1);
         place = kg_index(g, a.buffer, &place, 1);

@@ -4,6 +4,8 @@
  * are registers' own, or a few, Plan finds them and nothing is stored. */
 #include "target/x86/cut.h"
 
+enum { MOST_RUNS = 8 }; /* that a register is joined of */
+
 kn_ref kx_run_of(kx_cut *c, kn_ref buffer, int w) {
     return kg_index(c->g, buffer, (kn_ref[]){kg_iota(c->g, w, 0, KN_AXIS_UPCAST, 1, 0)}, 1);
 }
@@ -44,14 +46,71 @@ kn_ref kx_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
     return kg_load(c->g, kx_run_of(c, kx_behind(c, dtype, low, high, w), 2 * w));
 }
 
-/* Scalars of eight bytes, or a few of four, are joined in registers: memory would make the load of all lanes wait for
- * the last of them. */
+/* Scalars of which there are few are joined in registers: memory would make the load of all lanes wait for the last of
+ * them. */
 static bool cp_pairs(const kx_cut *c, int dtype, int w) {
-    bool joins = w > 1 && (kn_dsize(dtype) == 8 || (kn_dsize(dtype) == 4 && w <= 4));
+    int  size  = kn_dsize(dtype);
+    bool joins = w > 1 && (size == 8 || w <= (size == 4 ? 4 : 8));
     return dtype != KN_INDEX && joins && kx_joins(c->avx512, dtype, 2);
 }
 
-kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
+/* Where a scalar is loaded from: *base and a constant. False: it is nothing that is just loaded. */
+static bool cp_place(const kn_graph *g, kn_ref x, kn_ref *buffer, kn_ref *base, int64_t *at) {
+    kn_ref p = kg_op(g, x) == KN_OP_LOAD && kg_nsrc(g, x) == 1 ? kg_at(g, x, 0) : 0;
+    if (!p || kg_op(g, p) != KN_OP_INDEX || kg_nsrc(g, p) != 2 || kx_is_register(g, p)) return false;
+    *buffer     = kg_at(g, p, 0);
+    *base       = kg_at(g, p, 1);
+    *at         = 0;
+    bool adds   = kg_op(g, *base) == KN_OP_ADD;
+    kn_ref rest = adds ? kg_at(g, *base, 1) : *base;
+    if (kg_op(g, rest) != KN_OP_CONST) return true;
+    *at   = kg_const_int(g, rest);
+    *base = adds ? kg_at(g, *base, 0) : 0;
+    return true;
+}
+
+/* The scalars are lanes that lie side by side in memory, as many at a time as this. */
+static int cp_run(const kn_graph *g, const kn_ref *x, int w) {
+    int run = w & -w; /* the largest that divides them */
+    for (int l = 1; l < w && run > 1; l++) {
+        kn_ref  buffer[2], base[2];
+        int64_t at[2];
+        bool    next = cp_place(g, x[l - 1], &buffer[0], &base[0], &at[0]) &&
+                    cp_place(g, x[l], &buffer[1], &base[1], &at[1]) && buffer[0] == buffer[1] && base[0] == base[1] &&
+                    at[1] == at[0] + 1;
+        while (!next && l % run) run /= 2;
+    }
+    return run;
+}
+
+/* So many of which registers make all lanes. */
+static int cp_runs(const kx_cut *c, int dtype, const kn_ref *scalar, int w) {
+    int run = dtype == KN_BOOL || dtype == KN_INDEX ? 1 : cp_run(c->g, scalar, w);
+    for (int of = run; run > 1 && of < w; of *= 2)
+        if (w / run > MOST_RUNS || !kx_joins(c->avx512, dtype, 2 * of)) return 1;
+    return run;
+}
+
+kn_ref kx_pack_runs(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *none) {
+    kn_graph *g = c->g;
+    kn_ref    x[KN_MAX_LANES] = {0}, part[MOST_RUNS];
+    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, n);
+    *none = false;
+    for (int l = 0; l < w; l++)
+        if (!(x[l] = kx_sca(c, n, row * d->lanes + from + l))) return 0;
+    int run = cp_runs(c, dt, x, w);
+    if ((*none = run < 2)) return 0;
+    for (int k = 0; k < w / run; k++) {
+        kn_ref at = kg_at(g, x[k * run], 0), i = kg_iota(g, run, 0, KN_AXIS_UPCAST, 1, 0);
+        i       = kg_op2(g, KN_OP_ADD, kg_at(g, at, 1), i);
+        part[k] = kg_load(g, kg_index(g, kg_at(g, at, 0), &i, 1));
+    }
+    for (int of = run; of < w; of *= 2)
+        for (int k = 0; k < w / of; k += 2) part[k / 2] = kx_join(c, dt, part[k], part[k + 1], of);
+    return part[0];
+}
+
+static kn_ref cp_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
     bool same = true;
     for (int l = 1; l < w; l++) same &= scalar[l] == scalar[0];
     if (same) return kx_splat(c, scalar[0], w);
@@ -68,9 +127,11 @@ kn_ref kx_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
 }
 
 kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
-    kn_ref x[KN_MAX_LANES], half[KN_MAX_LANES];
+    kn_ref x[KN_MAX_LANES] = {0}, half[KN_MAX_LANES];
     int    w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
-    bool   pairs = cp_pairs(c, kg_dtype(c->g, n), w), apart = false;
+    bool   pairs = cp_pairs(c, kg_dtype(c->g, n), w), apart = false, none = true;
+    kn_ref runs  = kg_op(c->g, n) == KN_OP_LOAD ? kx_pack_runs(c, n, d, row, chunk, &none) : 0;
+    if (!none) return runs;
     if (pairs && !kx_slots_of(c, c->pair, n, d->rows * d->lanes)) return 0;
     for (int l = 0; l < w; l++) {
         int64_t at = row * d->lanes + from + l;
@@ -83,5 +144,5 @@ kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int 
     }
     for (int of = 2; pairs && !apart && of < w; of *= 2)
         for (int k = 0; k < w / of; k += 2) half[k / 2] = kx_join(c, kg_dtype(c->g, n), half[k], half[k + 1], of);
-    return pairs && !apart ? half[0] : kx_pack(c, kg_dtype(c->g, n), x, w);
+    return pairs && !apart ? half[0] : cp_pack(c, kg_dtype(c->g, n), x, w);
 }

@@ -603,19 +603,28 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
 }
 
 bool kx_joins(bool avx512, int dtype, int64_t lanes) {
-    int  bytes  = (int)(lanes * kx_held_bytes(avx512, dtype));
-    bool pair   = lanes == 2 && kn_dsize(dtype) >= 4; /* of scalars; else of registers */
-    bool whole  = lanes >= 4 && bytes >= 16;
-    return dtype != KN_INDEX && dtype != KN_BOOL && (pair || whole) && bytes <= (avx512 ? 64 : 32);
+    int  bytes = (int)(lanes * kx_held_bytes(avx512, dtype));
+    bool pair  = lanes == 2 && (kn_dsize(dtype) >= 4 || kn_is_int(dtype)); /* of scalars; else of registers */
+    return dtype != KN_INDEX && dtype != KN_BOOL && (pair || lanes >= 4) && bytes <= (avx512 ? 64 : 32);
 }
 
-/* Two integers as lanes. */
+/* Two integers as lanes. Short ones are one number first. */
 static void el_join_integers(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
-    bool four = kn_dsize(kg_dtype(e->g, n)) == 4;
-    int  d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
-    kx_put(e, kx_i2(four ? KX_VMOVD : KX_VMOVQ, 0, d, x));
-    kx_rm y = kx_gp_rm(e, b, KX_A);
-    kx_put(e, kx_with(kx_imm(kx_i4(four ? KX_VPINSRD : KX_VPINSRQ, 0, d, d, y.mem ? KX_IN_MEM : y.reg, 0), 1), &y));
+    int   size = kn_dsize(kg_dtype(e->g, n)), d = kx_dst(e, n);
+    kx_rm x, y;
+    if (size < 4) {
+        int r = kx_gp(e, b, KX_A);
+        if (r != KX_A) kx_put(e, kx_i2(KX_MOV, 4, KX_A, r));
+        kx_put(e, kx_imm(kx_i2(KX_SHLI, 4, KX_A, 0), 8 * size));
+        x = kx_gp_rm(e, a, KX_A);
+        kx_put(e, kx_with(kx_i2(KX_MOV, size, KX_A, x.mem ? KX_IN_MEM : x.reg), &x));
+        kx_put(e, kx_i2(KX_VMOVD, 0, d, KX_A));
+    } else {
+        kx_put(e, kx_i2(size == 4 ? KX_VMOVD : KX_VMOVQ, 0, d, kx_gp(e, a, KX_A)));
+        y = kx_gp_rm(e, b, KX_A);
+        kx_ins put = kx_i4(size == 4 ? KX_VPINSRD : KX_VPINSRQ, 0, d, d, y.mem ? KX_IN_MEM : y.reg, 0);
+        kx_put(e, kx_with(kx_imm(put, 1), &y));
+    }
     kx_done(e, n, d);
 }
 
@@ -628,6 +637,7 @@ static void el_join(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
     int bytes = (int)kg_numel(e->g, n) * kx_held_size(e->p, kg_dtype(e->g, n)), half = KN_MAX(bytes / 2, 16);
     int d = kx_dst(e, n), x = kx_get(e, a, half, e->v1, n), y = kx_get(e, b, half, e->v2, n);
     switch (bytes) {
+    case 4: kx_put(e, kx_i3(KX_VPUNPCKLWD, 16, d, x, y)); break;
     case 8: kx_put(e, kx_i3(KX_VUNPCKLPS, 16, d, x, y)); break;
     case 16: kx_put(e, kx_i3(KX_VPUNPCKLQDQ, 16, d, x, y)); break;
     case 32:
