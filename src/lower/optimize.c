@@ -87,8 +87,14 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     if (ok && model) explain_given(p, k, model, &nest);
     ko_model_free(model);
     if (!ok) return false;
-    k->root = ko_apply(k->g, k->root, &nest, &panels, f);
-    if (!k->root) return kl_stage_fault("optimize", k->g, f);
+    kn_ref root = ko_apply(k->g, k->root, &nest, &panels, f);
+    if (!root && choose && f->code != KN_ERR_MEMORY && !kg_fault(k->g)->code) { /* the loops stay as they are */
+        *f       = (kn_fault){0};
+        k->nopts = 0;
+        return true;
+    }
+    if (!root) return kl_stage_fault("optimize", k->g, f);
+    k->root = root;
     if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds, f)) return false;
     return !panels.n || kl_add_panels(p, (size_t)(k - p->kernel), &panels, f);
 }

@@ -182,7 +182,7 @@ static bool apply_end(ko_state *s, kn_ref closer, const int *origins, int n, con
     if (!whole && !ko_share_loops(s, &v, piece, n, part, np)) return false;
     own->body = ko_variant_body(s, closer, origins, n, &v, kg_at(s->g, closer, 0), -1);
     if (!own->body) return false;
-    for (int i = 0; i < v.nsub && own->nstage < KN_MAX_STAGES; i++) {
+    for (int i = 0; i < v.nsub && own->nstage < KO_MAX_ROOMS; i++) {
         if (kg_op(s->g, v.from[i]) != KN_OP_BUFFER) continue;
         own->stage[own->nstage]    = v.from[i];
         own->filled[own->nstage++] = v.to[i];

@@ -41,13 +41,13 @@ typedef struct ko_variant { /* one combination of pieces of a closer's ranges */
     const struct ko_part *with;    /* the piece whose loops it shares, or NULL */
 } ko_variant;
 
-enum { KO_MAX_PARTS = 64 };
+enum { KO_MAX_PARTS = 64, KO_MAX_ROOMS = KN_MAX_NEST }; /* rooms: of stages, each of which has a loop at least */
 
 typedef struct ko_part { /* a piece that was made */
     kn_ref body, loop[KN_MAX_NEST]; /* outermost first */
     int    place[KN_MAX_NEST], nloop;
     int    piece[KN_MAX_NEST];      /* per range of the closer */
-    kn_ref stage[KN_MAX_STAGES], filled[KN_MAX_STAGES]; /* stages, and the buffers that stand for them here */
+    kn_ref stage[KO_MAX_ROOMS], filled[KO_MAX_ROOMS]; /* stages, and the buffers that stand for them here */
     int    nstage;
 } ko_part;
 

@@ -246,7 +246,7 @@ typedef struct ko_room {
 } ko_room;
 
 typedef struct ko_rooms {
-    ko_room room[KN_MAX_STAGES];
+    ko_room room[KO_MAX_ROOMS];
     int     n;
 } ko_rooms;
 
@@ -260,7 +260,7 @@ static kn_ref stored_in(const kn_graph *g, kn_ref store) {
 /* x for other iterations than the body's, in loops of its own: with buffers of its own for what is staged in them. */
 static kn_ref copy_apart(ko_state *s, const ko_variant *v, const kn_ref *to, kn_ref x, kn_ref range, ko_rooms *rooms) {
     kn_graph *g = s->g;
-    kn_ref   *order, from[KN_MAX_NEST + KN_MAX_STAGES], now[KN_MAX_NEST + KN_MAX_STAGES];
+    kn_ref   *order, from[KN_MAX_NEST + KO_MAX_ROOMS], now[KN_MAX_NEST + KO_MAX_ROOMS];
     uint32_t  count;
     int       n = v->nsub;
     bool      ok = true;
@@ -275,7 +275,7 @@ static kn_ref copy_apart(ko_state *s, const ko_variant *v, const kn_ref *to, kn_
         int    at = 0;
         while (at < n && from[at] != b) at++;
         kn_ref had = at < n ? now[at] : b;
-        if (!(ok = at < KN_COUNT(from) && rooms->n < KN_MAX_STAGES)) break;
+        if (!(ok = at < KN_COUNT(from) && rooms->n < KO_MAX_ROOMS)) break;
         now[at]  = kg_buffer(g, s->next_local++, kg_numel(g, had), kg_dtype(g, had), 0, KN_LOCAL);
         from[at] = b;
         n += at == n;
@@ -388,7 +388,9 @@ static bool own_stages(ko_state *s, const int *origins, int n, kn_ref body, ko_v
         if (!kn_mul_ok(size, lanes, &all) || all > KN_STAGE_BYTES / item)
             ok = kn_fail(s->f, KN_ERR_ARG, "optimize: %lld lanes of what is staged do not fit LOCAL memory",
                          (long long)lanes);
-        if (!ok || !(ok = v->nsub < KN_MAX_NEST && rooms->n < KN_MAX_STAGES)) break;
+        if (v->nsub == KN_MAX_NEST || rooms->n == KO_MAX_ROOMS)
+            ok = kn_fail(s->f, KN_ERR_UNSUPPORTED, "optimize: too many stages");
+        if (!ok) break;
         kn_ref now       = kg_buffer(g, s->next_local++, all, kg_dtype(g, b), 0, KN_LOCAL);
         v->from[v->nsub] = b;
         v->to[v->nsub++] = now;
