@@ -14,7 +14,7 @@
 
 enum {
     JUMPS       = INT32_MAX,
-    LATENCY     = 4, /* cycles until an accumulator can be added to again; */
+    LATENCY     = 4, /* cycles until an accumulator can be added to again, of integers 1; */
     SHORT_CHAIN = 32, /* terms of which the next sum's begin meanwhile; */
     SHORT_SCAN  = 8,  /* of a scan, which stores each */
     INSERT      = 1, /* cycles to load one lane of a vector, */
@@ -28,6 +28,7 @@ typedef struct ko_site {
     uint64_t on, gate; /* origins it depends on; those that what an access is gated by does */
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
+    bool     quick; /* a chain of integers, which are added, compared and so on */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
     uint64_t around; /* of the candidate in hand: the loops it stands in */
@@ -158,8 +159,10 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     s->size  = size;
     s->chain = op == KN_OP_REDUCE;
     s->sum   = s->chain ? n : 0;
+    s->quick = s->chain && kn_is_int(kg_dtype(g, n)) && kg_field(g, n, KN_F_REDUCE_op) != KN_OP_MUL;
     s->fma   = s->chain && kg_op(g, in) == KN_OP_MUL && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_ADD;
-    for (int k = 0; s->fma && k < m->nsite - 1; k++)
+    bool flags = s->chain && kg_op(g, in) == KN_OP_CAST && kg_dtype(g, kg_at(g, in, 0)) == KN_BOOL; /* are counted */
+    for (int k = 0; (s->fma || flags) && k < m->nsite - 1; k++)
         if (m->site[k].node == in) m->site[k].ops = 0;
     for (uint32_t k = 1; s->chain && k < kg_nsrc(g, n); k++) /* its loops, whether the value moves with them or not */
         for (int o = 0; o < nest->norigin; o++)
@@ -337,8 +340,9 @@ static double not_shared(const ko_shape *h, const ko_site *s, int lane) {
     return share;
 }
 
-/* An accumulator takes more terms one after the other, of a prefix all of its loop, than a processor looks ahead. */
-static bool waits(const ko_shape *h, const ko_site *s) {
+/* Cycles from one term to the next where an accumulator takes more of them, of a prefix all of its loop, than a
+ * processor looks ahead; else 0. */
+static double waits(const ko_shape *h, const ko_site *s) {
     double terms = 1;
     bool   scan  = false;
     for (int l = 0; l < h->nest->nloop; l++) {
@@ -347,7 +351,8 @@ static bool waits(const ko_shape *h, const ko_site *s) {
         terms *= h->extent[l];
         scan |= o->scanned;
     }
-    return terms > (scan ? SHORT_SCAN : SHORT_CHAIN);
+    if (terms <= (scan ? SHORT_SCAN : SHORT_CHAIN)) return 0;
+    return s->quick && !scan ? 1 : LATENCY;
 }
 
 /* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. */
@@ -478,8 +483,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         double rate = (double)(s->fma ? m->fma_per_cycle : m->alu_per_cycle);
         if (each * 2 <= (double)m->vector_bytes) rate = KN_MAX(rate, 2);
         double t = n * s->ops * cycle / rate;
-        if (s->chain && waits(&h, s))
-            t = KN_MAX(t, trips * LATENCY * cycle); /* its accumulators wait for one another in turn */
+        if (s->chain) t = KN_MAX(t, trips * waits(&h, s) * cycle); /* its accumulators wait for one another in turn */
         if (s->chain && rows * v > (double)m->vector_registers - 2) t *= 2; /* and are spilled */
         if (s->chain) t += folding(&h, s, m, rows) * cycle / m->alu_per_cycle;
         out->arithmetic += t;

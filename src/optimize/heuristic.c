@@ -24,8 +24,9 @@ static double cost_of(const ko_view *v, int lane) {
         bool             depends = lane >= 0 && a->reduce && kg_depends(v->g, a->reduce, v->nest->origin[lane].range);
         if (a->reduce && !depends) {
             if (ko_reduce_lanes(v, a->reduce, &own)) {
-                int64_t e = v->nest->origin[own].extent;
+                int64_t e = v->nest->origin[own].extent, s = ko_stride_in(v, a, own);
                 w         = ko_sum_accesses(v, e) / (double)e;
+                if (s > 1) w *= (double)s + 1; /* runs are loaded, and shuffled */
             }
             cost += a->trips * w;
             continue;

@@ -3,6 +3,7 @@
 
 enum {
     FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of a fold, of sums of products, others */
+    SHORT_REST = 2, /* lanes */
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80 /* products of vectors */
 };
@@ -22,11 +23,12 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
     if (last < 0 || v->nest->origin[last].extent < v->lanes / 2) return false;
-    bool moves = false;
+    bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
+    int64_t most  = full && v->machine->mask_registers ? KO_NEAR : 1; /* shuffled from runs */
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], last);
-        if (s != 0 && s != 1) return false;
-        moves |= s == 1;
+        if (s < 0 || s > most) return false;
+        moves |= s > 0;
     }
     *origin = last;
     return moves;
@@ -96,6 +98,15 @@ static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int ca
     return true;
 }
 
+/* A dot product of few rounds needs no loop. What is left over goes under a mask, unless it is as short as one or two:
+ * sums of it, in lanes of their own, would take their registers from the tile. */
+static bool few_rounds(const ko_view *v, int64_t extent) {
+    int64_t rest = extent % v->lanes, most = DOT_ROUNDS * v->lanes;
+    if (!masks_rounds(v)) return false;
+    if (ko_lane_vectors(v, rest) > 1 && extent <= most) return true;
+    return !v->narrow && extent >= 2 * v->lanes && extent <= 2 * most && (!rest || rest > SHORT_REST);
+}
+
 /* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
  * lies behind it in the row, half is known then. Not where each element takes long to compute: that is done over. */
 static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
@@ -133,11 +144,10 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
                      (lane >= 0 || ko_reduce_lanes(v, nest->origin[p].closer, &lanes));
         if (inside) continue;
         int64_t e    = nest->origin[o].extent;
-        bool    mask = dots && masks_rounds(v) && ko_lane_vectors(v, e % v->lanes) > 1 && e <= DOT_ROUNDS * v->lanes;
+        bool    few = dots && few_rounds(v, e);
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
-        /* sums of what is left over, in lanes of their own, would take their registers from the tile */
-        if (mask && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
+        if (few && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer);
         if (fold && short_fold(v, o, opts, n, cap)) continue;
         if (!fold && lane < 0 && row < 0 && short_sum(v, o, opts, n, cap)) continue;
