@@ -28,6 +28,7 @@ typedef struct ko_site {
     uint64_t on, gate; /* origins it depends on; those that what an access is gated by does */
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
+    bool     picks; /* elements at numbers that are no sum of the loops' */
     bool     quick; /* a chain of integers, which are added, compared and so on */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
@@ -123,6 +124,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
         else if (!c) c = JUMPS;
         for (int t = 0; affine && c && t < form.n; t++)
             if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
+        s->picks |= c == JUMPS;
         s->stride[o] = (int32_t)(c < 0 ? KN_MIN(-c, (int64_t)JUMPS) : KN_MIN(c, (int64_t)JUMPS));
     }
     return true;
@@ -383,13 +385,24 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     return lane_cycles * (ragged ? RAGGED : 1);
 }
 
+/* Numbers of the loop's origin for each that the loops from `from` on and its lanes walk, with what is left over of
+ * them; 1 but for the last of the origin's loops, where all of them are walked. */
+static double with_rest(const ko_shape *h, int loop, int from) {
+    const kn_loop   *at = &h->nest->loop[loop];
+    const kn_origin *o  = &h->nest->origin[at->origin];
+    if (at->stride != 1 || !o->split || o->tail_kind != KN_TAIL_PEEL || o->moving || !o->tail) return 1;
+    for (int l = 0; l < from; l++)
+        if (!h->lane[l] && h->nest->loop[l].origin == at->origin) return 1;
+    return o->extent > o->tail ? (double)o->extent / (double)(o->extent - o->tail) : 1;
+}
+
 /* Bytes of its buffer that the site touches while the loops before `from` stand still; in whole lines where it jumps,
  * unless the loop just outside walks along them. */
 static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m) {
     double elements = 1, step = 1e18;
     for (int l = 0; l < h->nest->nloop; l++) {
         if ((!h->lane[l] && l < from - 1) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
-        if (h->lane[l] || l >= from) elements *= h->extent[l];
+        if (h->lane[l] || l >= from) elements *= h->extent[l] * with_rest(h, l, from);
         step = KN_MIN(step, step_bytes(h, s, l));
     }
     double unit = KN_MAX((double)s->size, KN_MIN(step, (double)m->line));
@@ -435,6 +448,7 @@ static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, double 
             if (s->base < 0) continue;
             ko_base *b        = &k->base[s->base];
             double   bytes    = touched(h, s, b, from, m) * fetches(h, s, from);
+            if (s->picks && 4 * b->bytes < (double)m->cache[level]) bytes = KN_MIN(bytes, b->bytes); /* it stays */
             b->most[s->store] = KN_MAX(b->most[s->store], bytes);
         }
         for (int b = 0; b < k->nbase; b++) {

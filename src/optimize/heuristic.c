@@ -107,6 +107,11 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     return n;
 }
 
+/* A little more than the L2 holds, of which it has most. */
+static bool nearly_fits(const ko_view *v, double bytes) {
+    return 4 * bytes < 5 * (double)v->machine->cache[KN_L2];
+}
+
 /* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
  * of them beyond the L2, and little is computed meanwhile. */
 static bool streams(const ko_view *v, int lane, const ko_cost *c) {
@@ -121,7 +126,7 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
         all += c->bytes[l] + c->stored[l];
         if (l > KN_L2) far += c->bytes[l] + c->stored[l];
     }
-    return 2 * far > all;
+    return 2 * far > all && !nearly_fits(v, all);
 }
 
 /* Bytes from one iteration to the next of the innermost loop that the access moves with; 0: there is none, or no such
@@ -179,7 +184,9 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     double        all = 0;
     if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
     for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
-    bool much = to[KN_L3] > to[KN_L1] && 2 * all > 3 * (double)v->machine->cache[KN_L2];
+    bool   much = to[KN_L3] > to[KN_L1] && 2 * all > 3 * (double)v->machine->cache[KN_L2];
+    double at_l2 = to[KN_L2] + to[KN_DRAM], beside = to[KN_L1];
+    *(nearly_fits(v, all) ? &at_l2 : &beside) += to[KN_L3];
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
@@ -188,7 +195,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM) continue;
         if (!turns && ko_stride_in(v, a, lane) != 1) continue;
         bool across = much && lies_across(v, a, lane);
-        if (!block && !across && to[KN_L2] + to[KN_DRAM] <= to[KN_L1] + to[KN_L3]) continue;
+        if (!block && !across && at_l2 <= beside) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < SHORT_STORE) continue;
         if (bytes < (block ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;

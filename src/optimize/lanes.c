@@ -433,13 +433,20 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
         for (int k = 0; k < v->nlimit; k++) {
             int64_t turns = turning_point(v, v->limit[k], o);
-            if (turns % round) last = e; /* within a round */
-            else if (turns) first = KN_MIN(first, turns), last = KN_MAX(last, turns);
+            if (turns) first = KN_MIN(first, turns), last = KN_MAX(last, turns);
         }
-        if (!last || last == e) continue;
-        bool   ends = last == first && 2 * first > e; /* the larger part is the loop's, which threads may share */
+        if (!last) continue;
+        /* The larger part is the loop's, which threads may share; a round of lanes of two parts the smaller one's. */
+        bool one = last == first, ends = one && 2 * first > e;
+        if (one || last - first >= first) first += round - 1;
+        if (!ends && !one && last - first < e - last) last += round - 1;
+        first -= first % round;
+        last -= last % round;
+        if (one && !ends) last = first;
+        if (!one && first >= last) continue;
         kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = ends ? 0 : first / round};
         if (ends || last > first) peel.more = (e - last) / round;
+        if (peel.arg + peel.more <= 0 || peel.arg + peel.more >= e / round) continue;
         peeled += ko_push(v, peel, opts, n, cap);
     }
 }
