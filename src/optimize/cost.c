@@ -25,7 +25,8 @@ enum {
 };
 
 typedef struct ko_site {
-    uint64_t on, gate; /* origins it depends on; those that what an access is gated by does */
+    uint64_t on, gate, down; /* origins it depends on; those that what an access is gated by does; along which it goes
+                              * back, by more than one */
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
     bool     picks; /* elements at numbers that are no sum of the loops' */
@@ -125,6 +126,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
         for (int t = 0; affine && c && t < form.n; t++)
             if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
         s->picks |= c == JUMPS;
+        if (c < -1) s->down |= (uint64_t)1 << o;
         s->stride[o] = (int32_t)(c < 0 ? KN_MIN(-c, (int64_t)JUMPS) : KN_MIN(c, (int64_t)JUMPS));
     }
     return true;
@@ -270,7 +272,7 @@ static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, i
  * without a gap; registers that a load's lanes are in. 0: it is not so. */
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
-    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || (s->store && s->gate)) return 0;
+    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || (s->store && s->gate) || s->down & h->origin[lane]) return 0;
     if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
