@@ -198,7 +198,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
         bool half = size * v->wide <= v->machine->vector_bytes; /* of the widest */
         *rows     = v->nest->origin[turned].extent;
         if (v->narrow && 2 * *rows > ko_tile_registers(v)) return false;
-        *w        = KN_MIN(half && v->ops >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
+        *w        = KN_MIN(half && v->work >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
         return true;
     }
     int64_t b = ko_tile_registers(v) < 2 * KO_BLOCK ? BLOCK_LEAST : KO_BLOCK;

@@ -40,7 +40,9 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
     for (uint32_t i = 0; i < n; i++) {
         kn_ref x = order[i];
         count += kg_op(v->g, x) == KN_OP_INDEX;
-        v->ops += kn_is_alu(kg_op(v->g, x)) && held_bytes(v->g, x) > 0;
+        bool value = kn_is_alu(kg_op(v->g, x)) && held_bytes(v->g, x) > 0;
+        v->ops += value;
+        v->work += value ? ko_op_weight(kg_op(v->g, x)) : 0;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);
         if (kg_op(v->g, x) == KN_OP_CMPLT && kg_dtype(v->g, kg_at(v->g, x, 0)) == KN_INDEX &&

@@ -35,7 +35,7 @@ typedef struct ko_view {
     bool       turned, apart; /* the list has a block that is turned; it is to have none */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
-    int        ops;     /* that compute values, not indices */
+    int        ops, work; /* that compute values, not indices; what they take (ko_op_weight) */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
     bool       streams; /* memory sets the pace: a line of each buffer a round */
     kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
