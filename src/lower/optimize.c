@@ -88,7 +88,8 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     ko_model_free(model);
     if (!ok) return false;
     kn_ref root = ko_apply(k->g, k->root, &nest, &panels, f);
-    if (!root && choose && f->code != KN_ERR_MEMORY && !kg_fault(k->g)->code) { /* the loops stay as they are */
+    if (!root && choose && f->code != KN_ERR_MEMORY && !kg_fault(k->g)->code) {
+        if (p->explain) kn_str_putf(p->explain, "  the loops stay as they are: %s\n", f->text);
         *f       = (kn_fault){0};
         k->nopts = 0;
         return true;

@@ -8,7 +8,7 @@ enum {
     HELD_ROWS = 64, /* that go by what is held */
     HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
-    FEW_ROWS_VECTORS = 4, /* of each of a few rows */
+    FEW_ROWS_VECTORS = 4, /* of each of a few rows, or of each row by itself */
     SUM_ROWS = 4, /* of short rows of sums, */
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
@@ -271,8 +271,8 @@ static int row_of_accumulators(const ko_view *v, int lane, int64_t *rows) {
     }
     for (int o = 0; o < v->outputs; o++)
         if (o != lane && ko_may_be_lane(v, o) && (row < 0 || ko_shared_terms(v, row) < 0)) row = o;
-    for (int i = 0; i < v->naccess; i++) trips = KN_MAX(trips, v->access[i].trips);
     if (row < 0) return -1;
+    for (int i = 0; i < v->naccess; i++) trips = KN_MAX(trips, v->access[i].trips);
     int64_t e = v->nest->origin[row].extent;
     if (e < 2 * SUM_ROWS && trips > THREADS_TRIPS) return -1; /* threads have them */
     int64_t each = ko_lane_vectors(v, v->nest->origin[lane].extent), fit = (ko_tile_registers(v) - each) / each;
@@ -389,7 +389,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (product && (rows = whole_rows(v, lane, row, w))) w = e;
     if (product && !rows && (held = lanes_of_few_rows(v, lane, row))) w = held;
     bool by_rows = product && !rows && goes_by_rows(v, lane, row);
-    if (by_rows) rows = 1, w = 4 * v->lanes;
+    if (by_rows) rows = 1, w = FEW_ROWS_VECTORS * v->lanes;
     bool shares = product && !rows && w >= v->lanes && ko_shared_terms(v, row) >= 0;
     if (shares) w = v->lanes; /* more rows share their terms */
     if (row >= 0) {
