@@ -253,8 +253,11 @@ static bool edit_peel(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (or->moving) return refuse(f, o, "the loop's length is not known");
     if (or->carried) return refuse(f, o, "its iterations meet in memory and must run in order");
     if (l->carry) return refuse(f, o, "its sums are carried in memory");
-    if (or->split || or->front || or->back) return refuse(f, o, "a loop with a tail, or that was peeled before");
-    if (l->stride * l->extent != or->extent) return refuse(f, o, "only the outermost of a loop's parts");
+    bool rest = or->split && or->tail_kind == KN_TAIL_PEEL && l->stride > 1; /* it stays behind the rounds */
+    if (or->split && !rest) return refuse(f, o, "a loop whose tail is masked or padded");
+    if (or->front || or->back) return refuse(f, o, "a loop that was peeled before");
+    if (l->stride * l->extent + (rest ? or->tail : 0) != or->extent)
+        return refuse(f, o, "only the outermost of a loop's parts");
     if (l->stride > 1 && or->scanned) return refuse(f, o, "a prefix runs along it; PEEL before SPLIT");
     if (o->arg < 0 || o->more < 0 || o->arg + o->more < 1 || o->arg >= l->extent || o->more >= l->extent - o->arg)
         return refuse(f, o, "the middle must keep an iteration");

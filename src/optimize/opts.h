@@ -57,7 +57,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     kn_ref      end;       /* of a REDUCE: the END whose one store holds it, 0 none */
     const char *no_carry;  /* of a REDUCE: why its sums cannot outlive output loops, or NULL */
     int64_t     front, back; /* elements peeled off */
-    int64_t     round;       /* of these in one iteration of the loop they were peeled off */
+    int64_t     round; /* of these in one iteration of the loop they were peeled off; above 1 a tail is behind them */
     bool        split;     /* by a factor that left a tail */
     kn_tail     tail_kind;
     int64_t     tail;      /* PEEL: elements left over; of a moving bound the factor, which leaves any number */

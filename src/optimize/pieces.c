@@ -169,8 +169,9 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
             int     type = piece[k] == KO_TAIL ? o->tail_type : o->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
             /* what was peeled off what threads share, they share too */
             if (piece[k] != KO_TAIL && s->nest->loop[place].type == KN_AXIS_THREAD) type = KN_AXIS_THREAD;
-            base = kg_idx(g, piece[k] == KO_TAIL   ? o->extent - o->back - o->tail
-                             : piece[k] == KO_BACK ? o->extent - o->back
+            bool rounds = o->round > 1; /* the tail is last, else it stands before the back */
+            base = kg_idx(g, piece[k] == KO_TAIL   ? o->extent - o->tail - (rounds ? 0 : o->back)
+                             : piece[k] == KO_BACK ? o->extent - o->back - (rounds ? o->tail : 0)
                                                    : 0);
             int64_t round = piece[k] == KO_TAIL ? 1 : o->round;
             if (size > round && !add_loop(s, v, kg_idx(g, size / round), origins[k], type, s->tail_slot[origins[k]],
