@@ -126,6 +126,22 @@ static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
 
+/* Columns whose elements a sum's lanes have between them: a tile of all reads each line once. False: there are none. */
+static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
+    int64_t apart = 0;
+    int     column = -1;
+    for (int i = 0; i < v->naccess; i++)
+        if (v->access[i].reduce) apart = KN_MAX(apart, ko_stride_in(v, &v->access[i], own));
+    for (int o = 0; o < v->outputs && apart > 1; o++)
+        for (int i = 0; i < v->naccess; i++) {
+            const ko_access *a = &v->access[i];
+            bool beside = a->reduce && ko_stride_in(v, a, own) == apart && ko_stride_in(v, a, o) == 1;
+            if (beside && v->nest->origin[o].extent <= apart && ko_may_be_lane(v, o)) column = o;
+        }
+    int at = column < 0 ? -1 : ko_position(v->nest, column, KN_AXIS_LOOP);
+    return at >= 0 && ko_split(v, at, v->nest->origin[column].extent, KN_AXIS_UPCAST, opts, n, cap);
+}
+
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     bool           dots = lane < 0 && row >= 0;
@@ -155,6 +171,8 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         int64_t w = e >= most && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         if (fold && v->narrow < 2 && e < most) /* its steps take long */
             w = e <= 4 * v->lanes ? e : 2 * v->lanes;
+        if (lane < 0 && row < 0 && w > v->lanes && !v->narrow && columns_between(v, o, opts, n, cap))
+            w = KN_MIN(w, 2 * v->lanes);
         ko_split(v, ko_position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     }
 }
