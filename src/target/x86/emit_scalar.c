@@ -31,8 +31,7 @@ static void es_jump(kx_writer *e, int cond, int32_t to) {
 
 /* An integer as its dtype has it, unless its low bits are all that is looked at. */
 static void es_extend(kx_writer *e, kn_ref n, int reg) {
-    const kx_value *v = &e->p->value[n];
-    if (!v->stored || v->uses > 1) kx_extend(e, reg, kg_dtype(e->g, n));
+    if (e->p->value[n].whole) kx_extend(e, reg, kg_dtype(e->g, n));
 }
 
 static void es_finish(kx_writer *e, kn_ref n, int reg, int d) {

@@ -396,12 +396,53 @@ static void pl_count_uses(kx_plan *p) {
         p->value[x].step    = pl_is_step(p, x);
         p->value[x].turned  = pl_turns(p, x);
         p->value[x].inverts = pl_inverts(p, x);
-        if (kg_op(p->g, x) == KN_OP_STORE && !kx_is_cell(p->g, kg_at(p->g, x, 0)))
-            p->value[kg_at(p->g, x, 1)].stored = true;
         int m = kx_operands(p, x, o);
         for (int k = 0; k < m; k++) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
+        }
+    }
+}
+
+/* What x gives, or stores, has no bit that hangs on what src has above its own. */
+static bool pl_takes_low(const kx_plan *p, kn_ref x, kn_ref src) {
+    const kn_graph *g = p->g;
+    const kx_value *v = &p->value[x];
+    if (kg_op(g, x) == KN_OP_LOAD && kx_is_cell(g, kg_at(g, x, 0))) return !v->whole;
+    if (kg_op(g, x) == KN_OP_STORE) {
+        kn_ref place = kg_at(g, x, 0);
+        return src == kg_at(g, x, 1) && (!kx_is_cell(g, place) || !p->value[kx_root_of(g, place)].whole);
+    }
+    if (kg_op(g, x) != KN_OP_INS || v->turned || v->inverts || v->step || kg_dtype(g, src) != kg_dtype(g, x))
+        return false;
+    switch (kx_op(g, x)) {
+    case KN_OP_ADD:
+    case KN_OP_SUB:
+    case KN_OP_MUL:
+    case KN_OP_MULACC:
+    case KN_OP_AND:
+    case KN_OP_OR:
+    case KN_OP_XOR: return true;
+    default: return false;
+    }
+}
+
+/* Integers of which something looks at what a register has above their bits; of others that need not be set. A sum's
+ * accumulator is looked at before and behind what is stored to it: it takes another pass, if it turns out to be one. */
+static void pl_find_whole(kx_plan *p) {
+    const kn_graph *g = p->g;
+    kn_ref          o[KX_MAX_OPERANDS];
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = p->n; i-- > 0;) {
+            kn_ref x = p->list[i];
+            if (!p->value[x].needed) continue;
+            int m = kx_operands(p, x, o);
+            for (int k = 0; k < m; k++) {
+                if (pl_takes_low(p, x, o[k])) continue;
+                again |= kg_op(g, o[k]) == KN_OP_BUFFER && !p->value[o[k]].whole;
+                p->value[o[k]].whole = true;
+            }
         }
     }
 }
@@ -859,6 +900,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     if (ok) {
         pl_find_parts(p);
         pl_count_uses(p);
+        pl_find_whole(p);
         pl_fold_masks(p);
         pl_fold_flags(p);
     }

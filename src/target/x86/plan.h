@@ -18,7 +18,7 @@ typedef struct kx_value {
     int8_t   reg;         /* -1: in the frame, or nowhere */
     bool     needed;      /* emitted */
     bool     folded;      /* stands in its one user */
-    bool     stored;      /* to memory; where that is the one use, what a register has above its bits does not matter */
+    bool     whole;       /* an integer: something looks at what its register has above its bits */
     bool     step;        /* INS: a running sum over the loop of its RANGE */
     bool     inverts;     /* NOT of a comparison of floats, or of AVX-512: one of the other predicate */
     uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask */
