@@ -13,6 +13,12 @@
 
 enum { LANE_IDS = 16 };
 
+/* The lanes of a sum that go with lanes of the loops around it, which are `keep`. */
+typedef struct kl_joined {
+    kn_ref  range;
+    int64_t keep;
+} kl_joined;
+
 typedef struct kl_grow {
     kn_graph *g;
     kn_ref   *map, *order; /* order: the kernel's nodes before, ascending */
@@ -21,6 +27,8 @@ typedef struct kl_grow {
     int64_t   next_reg, next_id; /* a BUFFER of any space, a RANGE */
     kn_ref    lane[LANE_IDS]; /* leaves that were made */
     int       nlane;
+    kl_joined joined[LANE_IDS];
+    int       njoined;
 } kl_grow;
 
 static int type_of(const kn_graph *g, kn_ref range) { return (int)kg_field(g, range, KN_F_RANGE_type); }
@@ -33,6 +41,7 @@ typedef struct kl_sum {
     kn_ref  x[KN_MAX_FOLD], identity[KN_MAX_FOLD];
     kn_ref  loop[KN_MAX_NEST], unroll[KN_MAX_NEST];
     int64_t lane[KN_MAX_NEST], width[KN_MAX_NEST]; /* shape axes and how long they are */
+    int64_t keep; /* 0, or the lanes that are left of the one axis */
     int     nloop, nunroll, nlane;
 } kl_sum;
 
@@ -258,17 +267,18 @@ static bool fill_lanes(kl_grow *e, const kl_sum *s, int64_t *dims, int rank, int
     return true;
 }
 
-/* The lanes of a fold meet in LOCAL memory: the two halves of the tile are combined until there is one. */
+/* The lanes of a fold meet in LOCAL memory: the two halves of the tile are combined until there is one, or as many as
+ * are joined with it. */
 static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, kn_ref *out) {
     int     rank = kg_rank(e->g, out[0]);
     int64_t dims[KN_MAX_RANK];
     memcpy(dims, kg_shape(e->g, out[0], NULL), (size_t)rank * sizeof *dims);
     for (int i = 0; i < n; i++) {
         int     a  = (int)axis[i];
-        int64_t to = 1;
+        int64_t least = KN_MAX(s->keep, 1), to = least;
         while (to < dims[a]) to *= 2;
         if (to > dims[a] && !fill_lanes(e, s, dims, rank, a, to, out)) return false;
-        for (; dims[a] > 1; dims[a] /= 2) {
+        for (; dims[a] > least; dims[a] /= 2) {
             kn_ref  x[KN_MAX_FOLD], y[KN_MAX_FOLD], whole[KN_MAX_FOLD];
             int64_t like[KN_MAX_RANK], half = dims[a] / 2;
             memcpy(like, dims, (size_t)rank * sizeof *like);
@@ -294,7 +304,7 @@ static bool meet_lanes(kl_grow *e, const kl_sum *s, kn_ref *out) {
     for (int i = 0; i < s->nlane; i++)
         if (s->lane[i] < rank && dims[s->lane[i]] > 1) keep[m++] = s->lane[i];
     if (!m) return true;
-    if (s->combine) return fold_lanes(e, s, keep, m, out);
+    if (s->combine || s->keep) return fold_lanes(e, s, keep, m, out);
     return (out[0] = kg_reduce(e->g, out[0], (int)kg_field(e->g, s->reduce, KN_F_REDUCE_op), keep, m)) != 0;
 }
 
@@ -369,6 +379,8 @@ static kn_ref expand_reduce(kl_grow *e, kn_ref n) {
         if (s.nlane == KN_MAX_NEST) return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many lanes"), 0;
         s.lane[s.nlane]    = kg_field(g, e->map[r], KN_F_RANGE_axis);
         s.width[s.nlane++] = kg_const_int(g, kg_at(g, r, 0));
+        for (int j = 0; j < e->njoined; j++)
+            if (e->joined[j].range == r) s.keep = e->joined[j].keep;
     }
     if (!one_shape(e, &s)) return 0;
     for (int i = 0; i < s.n * s.nloop; i++)
@@ -519,30 +531,78 @@ static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
     }
 }
 
+/* A sum's lanes r that share their axis with lanes u of a loop around it: one range m runs through both, so that what
+ * lies side by side for u is a run, and what its numbers meet in is one lane for each u. */
+static kn_ref join_lanes(kl_grow *e, kn_ref reduce, kn_ref r, kn_ref u) {
+    kn_graph *g    = e->g;
+    kn_ref    inner = kg_at(g, u, 0), loop[KN_MAX_NEST], to[2];
+    int64_t   keep = kg_const_int(g, inner), all = kn_sat_mul(keep, kg_const_int(g, kg_at(g, r, 0)));
+    int64_t   w[KN_RANGE_WORDS] = {e->next_id++, KN_AXIS_GROUP_REDUCE, 0, kg_field(g, r, KN_F_RANGE_axis)};
+    int       n = (int)kg_nsrc(g, reduce) - 1;
+    kn_ref    bound = kg_idx(g, all), m = kg_make(g, KN_OP_RANGE, 0, kg_intern_words(g, w, KN_RANGE_WORDS), &bound, 1);
+    if (!m || n > KN_MAX_NEST || e->njoined == LANE_IDS)
+        return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many lanes are joined"), 0;
+    to[0] = kg_op2(g, KN_OP_IDIV, m, inner);
+    to[1] = kg_op2(g, KN_OP_MOD, m, inner);
+    kn_ref x = kg_substitute(g, kg_at(g, reduce, 0), (kn_ref[]){r, u}, to, 2);
+    for (int i = 0; i < n; i++) {
+        loop[i] = kg_at(g, reduce, (uint32_t)i + 1);
+        if (loop[i] == r) loop[i] = m;
+    }
+    e->joined[e->njoined++] = (kl_joined){m, keep};
+    return x ? kg_reduce_again(g, reduce, x, loop, n) : 0;
+}
+
+/* The lanes of the REDUCE that share their axis with others in its body, and those. */
+static bool is_joined(const kn_graph *g, kn_ref reduce, kn_ref *r, kn_ref *u) {
+    kn_ref in[64];
+    int    n = KN_MIN(kg_ranges(g, kg_at(g, reduce, 0), in, KN_COUNT(in)), KN_COUNT(in));
+    for (uint32_t k = 1; k < kg_nsrc(g, reduce); k++) {
+        *r = kg_at(g, reduce, k);
+        for (int i = 0; i < n && type_of(g, *r) == KN_AXIS_GROUP_REDUCE; i++)
+            if (type_of(g, *u = in[i]) == KN_AXIS_UPCAST &&
+                kg_field(g, *u, KN_F_RANGE_axis) == kg_field(g, *r, KN_F_RANGE_axis))
+                return true;
+    }
+    return false;
+}
+
+static bool join_sums(kl_grow *e, kn_ref *root) {
+    for (uint32_t i = 0; i < e->count; i++) {
+        kn_ref old = e->order[i], r, u;
+        if (kg_op(e->g, old) != KN_OP_REDUCE || kg_is_prefix(e->g, old) || !is_joined(e->g, old, &r, &u)) continue;
+        kn_ref now = join_lanes(e, old, r, u);
+        if (!(*root = kg_reduce_replace(e->g, *root, old, now))) return false;
+    }
+    if (!e->njoined) return true;
+    kn_free(kg_alloc(e->g), e->order, e->count * sizeof *e->order);
+    e->order = NULL;
+    return kg_reach(e->g, root, 1, &e->order, &e->count) || kn_oom(kg_fault(e->g));
+}
+
 bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
     kl_grow  e = {.g = k->g};
-    kn_ref  *order, *src = NULL;
-    uint32_t n;
-    size_t   cap = 0, size = (size_t)k->root + 1;
+    kn_ref  *src = NULL;
+    size_t   cap = 0, size = 0;
     bool     ok = false;
-    if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(f);
-    e.order = order;
-    e.count = n;
-    if (!(e.map = kn_zalloc(p->alloc, size * sizeof *e.map))) goto oom;
-    for (uint32_t i = 0; i < n; i++) {
-        if (kg_op(k->g, order[i]) == KN_OP_BUFFER)
-            e.next_reg = KN_MAX(e.next_reg, kg_field(k->g, order[i], KN_F_BUFFER_slot) + 1);
-        if (kg_op(k->g, order[i]) == KN_OP_RANGE)
-            e.next_id = KN_MAX(e.next_id, kg_field(k->g, order[i], KN_F_RANGE_id) + 1);
-        if (kg_op(k->g, order[i]) != KN_OP_RANGE || !ko_is_lane(type_of(k->g, order[i]))) continue;
-        e.rank = KN_MAX(e.rank, (int)kg_field(k->g, order[i], KN_F_RANGE_axis) + 1);
+    if (!kg_reach(k->g, &k->root, 1, &e.order, &e.count)) return kn_oom(f);
+    for (uint32_t i = 0; i < e.count; i++) {
+        kn_ref x = e.order[i];
+        if (kg_op(k->g, x) == KN_OP_BUFFER) e.next_reg = KN_MAX(e.next_reg, kg_field(k->g, x, KN_F_BUFFER_slot) + 1);
+        if (kg_op(k->g, x) != KN_OP_RANGE) continue;
+        e.next_id = KN_MAX(e.next_id, kg_field(k->g, x, KN_F_RANGE_id) + 1);
+        if (ko_is_lane(type_of(k->g, x))) e.rank = KN_MAX(e.rank, (int)kg_field(k->g, x, KN_F_RANGE_axis) + 1);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t m = kg_nsrc(k->g, order[i]);
+    if (!join_sums(&e, &k->root)) goto done;
+    size = (size_t)k->root + 1;
+    if (!(e.map = kn_zalloc(p->alloc, size * sizeof *e.map))) goto oom;
+    for (uint32_t i = 0; i < e.count; i++) {
+        kn_ref   x = e.order[i];
+        uint32_t m = kg_nsrc(k->g, x);
         if (!KN_GROW(p->alloc, src, cap, m + 1)) goto oom;
-        for (uint32_t j = 0; j < m; j++) src[j] = e.map[kg_at(k->g, order[i], j)];
-        kg_made_of(k->g, k->g, order[i]);
-        if (!(e.map[order[i]] = expand_node(&e, order[i], src, m))) goto done;
+        for (uint32_t j = 0; j < m; j++) src[j] = e.map[kg_at(k->g, x, j)];
+        kg_made_of(k->g, k->g, x);
+        if (!(e.map[x] = expand_node(&e, x, src, m))) goto done;
     }
     k->root = e.map[k->root];
     ok      = true;
@@ -553,7 +613,7 @@ done:
     if (!ok) kl_stage_fault("expand", k->g, f);
     kn_free(p->alloc, e.map, size * sizeof *e.map);
     kn_free(p->alloc, src, cap * sizeof *src);
-    kn_free(p->alloc, order, n * sizeof *order);
+    kn_free(p->alloc, e.order, e.count * sizeof *e.order);
     return ok && kl_share_sums(p, k, f) && kl_squeeze_sums(p, k, f) &&
            kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_lanes, f);
 }

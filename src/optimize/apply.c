@@ -238,7 +238,8 @@ static bool meet(const kn_graph *g, const kn_ref *order, uint32_t n, const kn_or
 }
 
 /* Shape axes of the expanded loops. Loops that meet in a value, or that one END or REDUCE closes, get different axes,
- * the inner one further right, so that the innermost is the lane axis; loops that never meet share them. */
+ * the inner one further right, so that the innermost is the lane axis; loops that never meet share them, and so do
+ * those whose lanes are joined. */
 static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
     const kn_nest *nest = s->nest;
     kn_ref        *order;
@@ -250,7 +251,8 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
         for (int m = l + 1; m < nest->nloop; m++) {
             if (!ko_is_lane(nest->loop[m].type)) continue;
             const kn_origin *a = &nest->origin[nest->loop[l].origin], *b = &nest->origin[nest->loop[m].origin];
-            if (meet(s->g, order, n, a, b)) right[l] = KN_MAX(right[l], right[m] + 1);
+            bool apart = nest->loop[m].with != nest->loop[l].origin + 1;
+            if (meet(s->g, order, n, a, b)) right[l] = KN_MAX(right[l], right[m] + apart);
         }
         rank = KN_MAX(rank, right[l] + 1);
     }

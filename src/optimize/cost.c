@@ -207,6 +207,7 @@ typedef struct ko_shape { /* the nest, loop by loop */
     uint64_t        origin[KN_MAX_NEST]; /* a bit */
     bool            lane[KN_MAX_NEST];
     double          extent[KN_MAX_NEST];
+    double          run[KN_MAX_NEST]; /* numbers of another loop that its lanes have between two of its own, 1 none */
     uint64_t        around[KN_MAX_NEST]; /* per END or REDUCE: the loops it stands in */
     bool            moves; /* nothing is computed: what is read one by one is stored so, and no vector made of it */
 } ko_shape;
@@ -245,7 +246,7 @@ static double trips_around(const ko_shape *h, const ko_site *s) {
 
 static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
     int64_t stride = s->stride[h->nest->loop[l].origin];
-    return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size;
+    return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size / h->run[l];
 }
 
 /* An access that takes its lanes one by one. */
@@ -318,7 +319,9 @@ static double with_tails(const ko_shape *h, const ko_site *s, const kn_machine *
         const kn_loop   *at = &h->nest->loop[l];
         const kn_origin *o  = &h->nest->origin[at->origin];
         int64_t          w = at->extent, each = KN_MAX(m->vector_bytes / s->size, 1);
-        int64_t          left = o->split && o->tail_kind == KN_TAIL_PEEL ? o->tail : 0, full = o->extent - left;
+        int64_t          run  = (int64_t)h->run[l];
+        int64_t          left = o->split && o->tail_kind == KN_TAIL_PEEL ? o->tail * run : 0;
+        int64_t          full = o->extent * run - left;
         if (at->stride != 1 || !(s->around >> l & 1) || !left || full <= 0 || o->moving) continue;
         if (l == lane && !apart) left = ko_vectors(left, each), full = full / w * ko_vectors(w, each);
         times *= 1 + (double)left / (double)full;
@@ -359,16 +362,24 @@ static double waits(const ko_shape *h, const ko_site *s) {
     return s->quick && !scan ? 1 : LATENCY;
 }
 
+/* Registers of all halves down to the lanes that a run's numbers meet in; parts of registers go by way of memory. */
+static double halves_of_run(const ko_shape *h, int l, int64_t each) {
+    int64_t w = h->nest->loop[l].extent, run = (int64_t)h->run[l], n = 0;
+    for (w /= 2; w >= run; w /= 2) n += ko_vectors(w, each);
+    return (double)(run & (run - 1) ? n * RAGGED : n);
+}
+
 /* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. */
 static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, double rows) {
-    double results = rows;
-    int    halves  = 0;
+    double results = rows, halves = 0;
     for (int l = 0; l < h->nest->nloop; l++) {
         const kn_loop *at  = &h->nest->loop[l];
         bool           own = h->nest->origin[at->origin].closer == s->sum;
-        int64_t        w   = KN_MIN(at->extent, (int64_t)(m->vector_bytes / s->size));
+        int64_t        each = KN_MAX(m->vector_bytes / s->size, 1), w = KN_MIN(at->extent, each);
         if (!h->lane[l] && s->around >> l & 1 && !own) results *= h->extent[l];
-        for (; at->type == KN_AXIS_GROUP_REDUCE && own && w > 1; w /= 2) halves++;
+        if (own && h->run[l] > 1) halves += halves_of_run(h, l, each);
+        else
+            for (; at->type == KN_AXIS_GROUP_REDUCE && own && w > 1; w /= 2) halves++;
     }
     return results * halves * (1 + s->ops); /* lanes move, and are combined */
 }
@@ -470,11 +481,28 @@ static double by_level(const double *moved, const int64_t *ps, int64_t line, dou
     return t;
 }
 
+/* Lanes of a sum that go with others are one run of lanes, the others a loop of one. False: there are none. */
+static bool as_one_run(const kn_nest *nest, kn_nest *one) {
+    for (int l = 0; l < nest->nloop; l++) {
+        int u = nest->loop[l].with ? ko_lanes_with(nest, l) : -1;
+        if (u < 0) continue;
+        *one = *nest;
+        one->loop[l].extent *= nest->loop[u].extent;
+        one->loop[u].extent = 1;
+        return true;
+    }
+    return false;
+}
+
 void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *out) {
-    ko_shape h = {.nest = nest, .model = k};
+    kn_nest  one;
+    ko_shape h = {.nest = as_one_run(nest, &one) ? &one : nest, .model = k};
     double   read[KN_LEVELS] = {0}, written[KN_LEVELS] = {0}, issue = 0;
     memset(out, 0, sizeof *out);
+    for (int l = 0; l < nest->nloop; l++) h.run[l] = (double)(h.nest->loop[l].extent / KN_MAX(nest->loop[l].extent, 1));
+    nest = h.nest;
     for (int l = 0; l < nest->nloop; l++) {
+        h.run[l]    = KN_MAX(h.run[l], 1);
         h.origin[l] = (uint64_t)1 << nest->loop[l].origin;
         h.lane[l]   = ko_is_lane(nest->loop[l].type);
         h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);

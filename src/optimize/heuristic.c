@@ -26,7 +26,8 @@ static double cost_of(const ko_view *v, int lane) {
             if (ko_reduce_lanes(v, a->reduce, &own)) {
                 int64_t e = v->nest->origin[own].extent, s = ko_stride_in(v, a, own);
                 w         = ko_sum_accesses(v, e) / (double)e;
-                if (s > 1) w *= (double)s + 1; /* runs are loaded, and shuffled */
+                if (s > 1 && ko_columns_of(v, a->reduce, own) < 0)
+                    w *= (double)s + 1; /* runs are loaded, and shuffled */
             }
             cost += a->trips * w;
             continue;

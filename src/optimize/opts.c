@@ -26,7 +26,7 @@ static bool add_origin(kn_graph *g, kn_nest *nest, kn_ref closer, kn_ref r, bool
                                               .carried   = !reduce && type == KN_AXIS_REDUCE,
                                               .fills     = !reduce && fills_local(g, kg_at(g, closer, 0)),
                                               .tail_type = KN_AXIS_LOOP};
-    nest->loop[nest->nloop++]   = (kn_loop){nest->norigin++, e, 1, type, moving, KN_CARRY_NONE};
+    nest->loop[nest->nloop++]   = (kn_loop){nest->norigin++, e, 1, type, 0, moving, KN_CARRY_NONE};
     return true;
 }
 
@@ -167,6 +167,8 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
         if (nest->loop[i].type == KN_AXIS_THREAD) return "the kernel has a THREAD loop already";
         if (i < o->axis && nest->origin[nest->loop[i].origin].reduce) return threads_outside;
     }
+    for (int i = 0; i < nest->nloop && tile; i++)
+        if (l->with || nest->loop[i].with == l->origin + 1) return "its lanes are joined with others";
     if (nest->nloop + 1 > KN_MAX_NEST) return "too many loops";
     bool whole = o->arg == l->extent && o->top;
     bool unrolls = ko_is_lane(o->target) || o->target == KN_AXIS_UNROLL;
@@ -277,12 +279,54 @@ static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     kn_origin *or = &nest->origin[l->origin];
     if (!or->reduce || l->type != KN_AXIS_REDUCE) return refuse(f, o, "only a REDUCE loop carries sums");
     if (l->extent < 2) return refuse(f, o, "the loop runs once");
+    for (int i = 0; i < nest->nloop; i++)
+        if (nest->loop[i].with) return refuse(f, o, "the sum's lanes are joined with others");
     if (nest->in_place && o->target == KN_CARRY_OUT) return refuse(f, o, "the kernel reads what it stores over");
     if (or->no_carry) return refuse(f, o, or->no_carry);
     if (or->split && or->tail_kind != KN_TAIL_PEEL) return refuse(f, o, "the loop's tail must be peeled");
     for (int i = 0; i < nest->nloop; i++)
         if (nest->loop[i].carry) return refuse(f, o, "a kernel carries the sums of one loop");
     l->carry = (kn_carry)o->target;
+    return true;
+}
+
+int ko_lanes_with(const kn_nest *nest, int loop) {
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->loop[loop].with == nest->loop[l].origin + 1 && nest->loop[l].type == KN_AXIS_UPCAST) return l;
+    return -1;
+}
+
+static bool is_stage_inside(const kn_opt *o) { return o->op == KN_OPT_STAGE && o->axis != KN_STAGE_GLOBAL; }
+
+static const char staged_joined[] = "what a stage holds is not joined";
+
+/* The one lane loop of its origin. */
+static bool is_all_lanes(const kn_nest *nest, int loop, int type) {
+    int lanes = 0;
+    for (int l = 0; l < nest->nloop; l++)
+        lanes += nest->loop[l].origin == nest->loop[loop].origin && ko_is_lane(nest->loop[l].type);
+    return nest->loop[loop].type == type && lanes == 1;
+}
+
+static bool edit_join(kn_nest *nest, const kn_opt *o, kn_fault *f) {
+    if (o->arg < 0 || o->arg >= nest->nloop) return refuse(f, o, "no such loop");
+    kn_loop         *a = &nest->loop[o->axis], *b = &nest->loop[o->arg];
+    const kn_origin *p = &nest->origin[a->origin];
+    if (!is_all_lanes(nest, o->axis, KN_AXIS_GROUP_REDUCE) || !is_all_lanes(nest, (int)o->arg, KN_AXIS_UPCAST))
+        return refuse(f, o, "only the lanes of a sum with those of a loop outside");
+    if (p->staged || nest->origin[b->origin].staged) return refuse(f, o, "a stage is filled anew for each of them");
+    for (int i = 0; i < nest->nmemory; i++)
+        if (is_stage_inside(&nest->memory[i])) return refuse(f, o, staged_joined);
+    for (int i = 0; i < nest->norigin; i++)
+        if (nest->origin[i].reduce && nest->origin[i].closer != p->closer)
+            return refuse(f, o, "the kernel has another sum");
+    for (int i = 0; i < nest->nloop; i++) {
+        if (nest->loop[i].with) return refuse(f, o, "a kernel joins the lanes of two loops");
+        if (nest->loop[i].carry) return refuse(f, o, "the sums are carried in memory");
+        if (&nest->loop[i] != a && nest->loop[i].type == KN_AXIS_GROUP_REDUCE)
+            return refuse(f, o, "the sum has other lanes");
+    }
+    a->with = b->origin + 1;
     return true;
 }
 
@@ -308,6 +352,8 @@ bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
         if (nest->nmemory == KN_MAX_STAGES) return refuse(f, o, "too many options on memory");
         if (o->op == KN_OPT_STAGE && (o->axis < KN_STAGE_GLOBAL || o->axis >= nest->nloop))
             return refuse(f, o, "no such loop");
+        for (int l = 0; l < nest->nloop && is_stage_inside(o); l++)
+            if (nest->loop[l].with) return refuse(f, o, staged_joined);
         nest->memory[nest->nmemory++] = *o;
         return true;
     }
@@ -315,6 +361,7 @@ bool ko_edit(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     switch (o->op) {
     case KN_OPT_SPLIT: return edit_split(nest, o, f);
     case KN_OPT_PEEL: return edit_peel(nest, o, f);
+    case KN_OPT_JOIN: return edit_join(nest, o, f);
     case KN_OPT_CARRY: return edit_carry(nest, o, f);
     default: return edit_swap(nest, o, f);
     }

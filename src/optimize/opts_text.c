@@ -1,7 +1,8 @@
 /* opts_text.c - option lists as text.
  *
  *   SPLIT:loop:factor:TYPE[:top][:MASK|:PAD]     SWAP:loop:loop          PEEL:loop:front[:back]
- *   STAGE:param[:loop|:GLOBAL[:pitch[:loop.loop...]]]   CARRY:loop:LOCAL|OUT   PREFETCH:param:ahead   STREAM:param
+ *   JOIN:loop:loop   CARRY:loop:LOCAL|OUT   STAGE:param[:loop|:GLOBAL[:pitch[:loop.loop...]]]
+ *   PREFETCH:param:ahead   STREAM:param
  *
  * Loops count from the outermost, 0; options stand side by side, with spaces or commas between. */
 #include "optimize/opts.h"
@@ -73,6 +74,7 @@ static bool parse_stage(const char **at, kn_opt *o) {
 static bool parse_one(const char **at, kn_opt *o) {
     if (parse_word(at, "SPLIT")) return o->op = KN_OPT_SPLIT, parse_split(at, o);
     if (parse_word(at, "SWAP")) return o->op = KN_OPT_SWAP, parse_axis(at, o) && parse_number(at, &o->arg);
+    if (parse_word(at, "JOIN")) return o->op = KN_OPT_JOIN, parse_axis(at, o) && parse_number(at, &o->arg);
     if (parse_word(at, "STAGE")) return o->op = KN_OPT_STAGE, parse_stage(at, o);
     if (parse_word(at, "PREFETCH"))
         return o->op = KN_OPT_PREFETCH, parse_number(at, &o->arg) && parse_number(at, &o->more);
@@ -104,8 +106,9 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (!parse_one(&at, &o) || (*at && *at != ' ' && *at != ','))
             return kn_fail(f, KN_ERR_ARG,
                            "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top][:MASK|:PAD], "
-                           "SWAP:loop:loop, PEEL:loop:front[:back], STAGE:param[:loop|:GLOBAL[:pitch[:order]]], "
-                           "CARRY:loop:LOCAL|OUT, PREFETCH:param:ahead or STREAM:param",
+                           "SWAP:loop:loop, JOIN:loop:loop, PEEL:loop:front[:back], "
+                           "STAGE:param[:loop|:GLOBAL[:pitch[:order]]], CARRY:loop:LOCAL|OUT, PREFETCH:param:ahead "
+                           "or STREAM:param",
                            start);
         opts[(*n)++] = o;
     }
@@ -128,6 +131,7 @@ void ko_print_opts(const kn_opt *opts, int n, kn_str *out) {
         switch (o->op) {
         case KN_OPT_STAGE: print_stage(o, out); break;
         case KN_OPT_SWAP: kn_str_putf(out, "SWAP:%d:%lld", o->axis, (long long)o->arg); break;
+        case KN_OPT_JOIN: kn_str_putf(out, "JOIN:%d:%lld", o->axis, (long long)o->arg); break;
         case KN_OPT_PEEL:
             kn_str_putf(out, "PEEL:%d:%lld:%lld", o->axis, (long long)o->arg, (long long)o->more);
             break;

@@ -18,6 +18,26 @@ double ko_sum_accesses(const ko_view *v, int64_t extent) {
     return (double)(extent / w * ko_lane_vectors(v, w) + ko_lane_vectors(v, extent % w));
 }
 
+int ko_columns_of(const ko_view *v, kn_ref closer, int own) {
+    int     column = -1;
+    int64_t apart  = 0;
+    for (int o = v->outputs; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].closer != closer) return -1;
+    for (int i = 0; i < v->naccess; i++)
+        if (v->access[i].reduce == closer) apart = KN_MAX(apart, ko_stride_in(v, &v->access[i], own));
+    if (v->narrow > 1 || apart < 2 || apart >= v->lanes) return -1;
+    for (int o = 0; o < v->outputs && column < 0; o++) {
+        if (v->nest->origin[o].extent != apart || !ko_may_be_lane(v, o)) continue;
+        column = o;
+        for (int i = 0; i < v->naccess && column >= 0; i++) {
+            const ko_access *a = &v->access[i];
+            int64_t          s = ko_stride_in(v, a, o);
+            if (a->reduce == closer && ko_stride_in(v, a, own) != s * apart) column = -1;
+        }
+    }
+    return column;
+}
+
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     int last = -1;
     for (int o = 0; o < v->nest->norigin; o++)
@@ -25,6 +45,7 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     if (last < 0 || v->nest->origin[last].extent < v->lanes / 2) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
     int64_t most  = full && v->machine->mask_registers ? KO_NEAR : 1; /* shuffled from runs */
+    if (full && ko_columns_of(v, closer, last) >= 0) most = v->lanes;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], last);
         if (s < 0 || s > most) return false;
@@ -126,6 +147,26 @@ static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
 
+/* All columns beside a sum's lanes: whole registers of what lies side by side are added up, and a column's lanes meet
+ * behind the loop. A short row needs none. False: there are none, or rows are too short. */
+static bool joined_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[own].extent;
+    int     column = ko_columns_of(v, v->nest->origin[own].closer, own);
+    if (column < 0) return false;
+    int64_t apart = v->nest->origin[column].extent, w = v->lanes, all = kn_sat_mul(apart, e);
+    while (w > 1 && w / 2 * apart % v->lanes == 0) w /= 2; /* the least that fill registers */
+    bool less = all < 8 * v->lanes || v->narrow;
+    while (!less && 2 * w * apart <= 4 * v->lanes) w *= 2;
+    bool    known = kn_sat_mul(v->ops + 1, all / v->lanes + 1) <= SUM_CODE && all <= 2 * SUM_ROUNDS * v->lanes;
+    int     at = ko_position(v->nest, column, KN_AXIS_LOOP);
+    if (w > e || !ko_split(v, at, apart, KN_AXIS_UPCAST, opts, n, cap)) return false;
+    if (!known || v->narrow || !rounds_of(v, own, w, opts, n, cap))
+        ko_split(v, ko_position(v->nest, own, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+    int lanes = ko_position(v->nest, own, KN_AXIS_GROUP_REDUCE);
+    kn_opt join = {.op = KN_OPT_JOIN, .axis = lanes, .arg = ko_position(v->nest, column, KN_AXIS_UPCAST)};
+    return ko_push(v, join, opts, n, cap);
+}
+
 /* Columns whose elements a sum's lanes have between them: a tile of all reads each line once. False: there are none. */
 static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     int64_t apart = 0;
@@ -164,6 +205,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
         if (few && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
+        if (lane < 0 && row < 0 && joined_columns(v, o, opts, n, cap)) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer);
         if (fold && short_fold(v, o, opts, n, cap)) continue;
         if (!fold && lane < 0 && row < 0 && short_sum(v, o, opts, n, cap)) continue;

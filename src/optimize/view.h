@@ -74,6 +74,9 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
 double ko_sum_accesses(const ko_view *v, int64_t extent); /* that walk so many elements of a sum */
 /* The reduction's own last loop could carry lanes: everything in it walks by one, or stands still. */
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin);
+/* The output loop whose numbers lie, all of them, between two terms of the sum's loop `own`, as of sums of columns of
+ * which there are few: those lanes can be joined. -1: there is none. */
+int ko_columns_of(const ko_view *v, kn_ref closer, int own);
 /* Lanes of the reductions that the output's do not run through. */
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap);
 /* A loop of a sum whose terms other iterations of that row have for other terms, as of a window that goes down with the

@@ -99,6 +99,19 @@ static void says_what_is_wrong(kn_context *kn) {
     CHECK_EQ(kn_set_opts(kn, "r_*", "SPLIT:1:8:LOOP SWAP:0:1 SPLIT:1:8:THREAD:top STAGE:1:0"), KN_OK);
     CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG, "for each thread: STAGE:1:GLOBAL copies it first");
     CHECK_EQ(kn_set_opts(kn, "r_*", NULL), KN_OK);
+    static const char *const joins[][2] = {
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:UNROLL JOIN:4:2", "only the lanes of a sum with those of a loop outside"},
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE STAGE:1:2 JOIN:4:2", "what a stage holds is not joined"},
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 STAGE:1:2", "what a stage holds is not joined"},
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 SPLIT:4:2:GROUP_REDUCE", "its lanes are joined with others"},
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 CARRY:3:LOCAL", "the sum's lanes are joined with others"}};
+    for (int i = 0; i < (int)(sizeof joins / sizeof *joins); i++) {
+        CHECK_EQ(kn_set_opts(kn, "r_48_48_48", joins[i][0]), KN_OK);
+        CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG, joins[i][1]);
+    }
+    CHECK_EQ(kn_set_opts(kn, "r_48_48_48", "SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2"), KN_OK);
+    CHECK(run(kn, &split) > 0);
+    CHECK_EQ(kn_set_opts(kn, "r_48_48_48", NULL), KN_OK);
     CHECK(run(kn, &split) > 0);
 }
 API_RUN(says_what_is_wrong)

@@ -30,11 +30,18 @@ static kn_opt draw_split(const kn_nest *nest, int axis, uint64_t *state) {
 static kn_opt draw_opt(const kl_kernel *k, const kn_nest *nest, uint64_t *state) {
     static const kn_opt_op ops[] = {KN_OPT_SPLIT, KN_OPT_SPLIT,    KN_OPT_SPLIT, KN_OPT_SPLIT, KN_OPT_SPLIT,
                                     KN_OPT_SPLIT, KN_OPT_SWAP,     KN_OPT_SWAP,  KN_OPT_PEEL,  KN_OPT_STAGE,
-                                    KN_OPT_CARRY, KN_OPT_PREFETCH, KN_OPT_STAGE, KN_OPT_STREAM};
+                                    KN_OPT_CARRY, KN_OPT_PREFETCH, KN_OPT_STAGE, KN_OPT_STREAM,
+                                    KN_OPT_JOIN,  KN_OPT_JOIN};
     int    axis = (int)choose_draw(state, (uint64_t)nest->nloop);
     kn_opt o    = {.op = ops[choose_draw(state, KN_COUNT(ops))], .axis = axis};
     switch (o.op) {
     case KN_OPT_SPLIT: return draw_split(nest, axis, state);
+    case KN_OPT_JOIN: /* any would hardly ever do */
+        for (int l = 0; l < nest->nloop; l++) {
+            if (nest->loop[l].type == KN_AXIS_GROUP_REDUCE) o.axis = l;
+            if (nest->loop[l].type == KN_AXIS_UPCAST) o.arg = l;
+        }
+        break;
     case KN_OPT_SWAP: o.arg = (int64_t)choose_draw(state, (uint64_t)nest->nloop); break;
     case KN_OPT_PEEL:
         o.arg  = (int64_t)choose_draw(state, 3);
