@@ -567,14 +567,58 @@ static bool is_joined(const kn_graph *g, kn_ref reduce, kn_ref *r, kn_ref *u) {
     return false;
 }
 
-static bool join_sums(kl_grow *e, kn_ref *root) {
-    for (uint32_t i = 0; i < e->count; i++) {
-        kn_ref old = e->order[i], r, u;
-        if (kg_op(e->g, old) != KN_OP_REDUCE || kg_is_prefix(e->g, old) || !is_joined(e->g, old, &r, &u)) continue;
-        kn_ref now = join_lanes(e, old, r, u);
-        if (!(*root = kg_reduce_replace(e->g, *root, old, now))) return false;
+/* Lanes of the END that share an axis, the outer ones first: one range runs through all of them. `was` becomes 0 where
+ * there are none. */
+static kn_ref join_loops(kl_grow *e, kn_ref end) {
+    kn_graph *g = e->g;
+    kn_ref    from[KN_MAX_NEST], to[KN_MAX_NEST], src[KN_MAX_NEST + 1], body = kg_at(g, end, 0);
+    int       n = (int)kg_nsrc(g, end) - 1, kept = 0, count = 0;
+    for (int k = 1; k <= n && n <= KN_MAX_NEST; k++) {
+        kn_ref  r    = kg_at(g, end, (uint32_t)k), m = r;
+        int64_t axis = kg_field(g, r, KN_F_RANGE_axis), all = 1, inner = 1;
+        bool    first = true, lanes = ko_is_lane(type_of(g, r));
+        for (int j = 1; j <= n && lanes; j++) {
+            kn_ref q = kg_at(g, end, (uint32_t)j);
+            if (!ko_is_lane(type_of(g, q)) || kg_field(g, q, KN_F_RANGE_axis) != axis) continue;
+            if (j < k) first = false;
+            all = kn_sat_mul(all, kg_const_int(g, kg_at(g, q, 0)));
+        }
+        if (!first) continue;
+        if (lanes && all != kg_const_int(g, kg_at(g, r, 0))) {
+            int64_t w[KN_RANGE_WORDS] = {e->next_id++, KN_AXIS_UPCAST, 0, axis};
+            kn_ref  bound = kg_idx(g, all);
+            m = kg_make(g, KN_OP_RANGE, 0, kg_intern_words(g, w, KN_RANGE_WORDS), &bound, 1);
+            for (int j = n; j >= k && m; j--) {
+                kn_ref q = kg_at(g, end, (uint32_t)j);
+                if (!ko_is_lane(type_of(g, q)) || kg_field(g, q, KN_F_RANGE_axis) != axis) continue;
+                kn_ref at   = kg_op2(g, KN_OP_IDIV, m, kg_idx(g, inner));
+                from[count] = q;
+                to[count++] = j == k ? at : kg_op2(g, KN_OP_MOD, at, kg_at(g, q, 0));
+                inner *= kg_const_int(g, kg_at(g, q, 0));
+            }
+        }
+        src[++kept] = m;
     }
-    if (!e->njoined) return true;
+    if (!count) return end;
+    src[0] = kg_substitute(g, body, from, to, count);
+    return src[0] ? kg_with_src(g, end, src, (uint32_t)kept + 1) : 0;
+}
+
+/* Of every sum and every END; what stands in another one is looked at where that has been made again. */
+static bool join_all(kl_grow *e, kn_ref *root) {
+    bool again = false;
+    for (uint32_t i = 0; i < e->count; i++) {
+        kn_ref old = e->order[i], now = old, r, u;
+        if (kg_op(e->g, old) == KN_OP_END) {
+            if ((now = join_loops(e, old)) != old) *root = now ? kg_substitute(e->g, *root, &old, &now, 1) : 0;
+        } else if (kg_op(e->g, old) == KN_OP_REDUCE && !kg_is_prefix(e->g, old) && is_joined(e->g, old, &r, &u)) {
+            now   = join_lanes(e, old, r, u);
+            *root = kg_reduce_replace(e->g, *root, old, now);
+        }
+        if (!*root) return false;
+        again |= now != old;
+    }
+    if (!again) return true;
     kn_free(kg_alloc(e->g), e->order, e->count * sizeof *e->order);
     e->order = NULL;
     return kg_reach(e->g, root, 1, &e->order, &e->count) || kn_oom(kg_fault(e->g));
@@ -593,7 +637,7 @@ bool kl_expand(kl_program *p, kl_kernel *k, kn_fault *f) {
         e.next_id = KN_MAX(e.next_id, kg_field(k->g, x, KN_F_RANGE_id) + 1);
         if (ko_is_lane(type_of(k->g, x))) e.rank = KN_MAX(e.rank, (int)kg_field(k->g, x, KN_F_RANGE_axis) + 1);
     }
-    if (!join_sums(&e, &k->root)) goto done;
+    if (!join_all(&e, &k->root)) goto done;
     size = (size_t)k->root + 1;
     if (!(e.map = kn_zalloc(p->alloc, size * sizeof *e.map))) goto oom;
     for (uint32_t i = 0; i < e.count; i++) {

@@ -251,7 +251,7 @@ static bool assign_axes(ko_state *s, kn_ref sink, kn_fault *f) {
         for (int m = l + 1; m < nest->nloop; m++) {
             if (!ko_is_lane(nest->loop[m].type)) continue;
             const kn_origin *a = &nest->origin[nest->loop[l].origin], *b = &nest->origin[nest->loop[m].origin];
-            bool apart = nest->loop[m].with != nest->loop[l].origin + 1;
+            bool apart = ko_innermost_of(nest, l) != ko_innermost_of(nest, m);
             if (meet(s->g, order, n, a, b)) right[l] = KN_MAX(right[l], right[m] + apart);
         }
         rank = KN_MAX(rank, right[l] + 1);

@@ -33,6 +33,7 @@ typedef struct ko_site {
     bool     quick; /* a chain of integers, which are added, compared and so on */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
+    int32_t  reach[KN_MAX_NEST]; /* from the first to the last of all its steps */
     uint64_t around; /* of the candidate in hand: the loops it stands in */
 } ko_site;
 
@@ -61,6 +62,23 @@ int ko_op_weight(int op) {
     case KN_OP_REDUCE: return 1;
     default: return kn_is_alu(op);
     }
+}
+
+int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t count) {
+    int64_t reach = 0;
+    for (int t = 0; t < form->n; t++) {
+        kn_ref  x = form->atom[t], of[2];
+        int     op = kg_op(g, x);
+        int64_t c = form->coef[t] < 0 ? -form->coef[t] : form->coef[t], steps = count - 1;
+        if (!kg_depends(g, x, range)) continue;
+        if (x != range) {
+            bool part = op == KN_OP_IDIV || op == KN_OP_MOD;
+            if (!part || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST || kg_ranges(g, x, of, 2) != 1) return INT64_MAX;
+            steps = kg_max(g, x) - kg_min(g, x);
+        }
+        reach = kn_sat_add(reach, kn_sat_mul(c, steps));
+    }
+    return reach;
 }
 
 int64_t ko_vectors(int64_t lanes, int64_t each) {
@@ -127,6 +145,8 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
             if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
         s->picks |= c == JUMPS;
         if (c < -1) s->down |= (uint64_t)1 << o;
+        int64_t all = affine ? ko_reach(g, &form, r, nest->origin[o].extent) : JUMPS;
+        s->reach[o]  = (int32_t)KN_MIN(all, (int64_t)JUMPS);
         s->stride[o] = (int32_t)(c < 0 ? KN_MIN(-c, (int64_t)JUMPS) : KN_MIN(c, (int64_t)JUMPS));
     }
     return true;
@@ -209,6 +229,9 @@ typedef struct ko_shape { /* the nest, loop by loop */
     double          extent[KN_MAX_NEST];
     double          run[KN_MAX_NEST]; /* numbers of another loop that its lanes have between two of its own, 1 none */
     uint64_t        around[KN_MAX_NEST]; /* per END or REDUCE: the loops it stands in */
+    int             chain[KN_MAX_NEST], nchain; /* output loops whose lanes are one run, the inner ones first */
+    int64_t         each[KN_MAX_NEST];          /* lanes of each */
+    uint64_t        joined;                     /* their origins */
     bool            moves; /* nothing is computed: what is read one by one is stored so, and no vector made of it */
 } ko_shape;
 
@@ -249,8 +272,38 @@ static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
     return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size / h->run[l];
 }
 
+/* The site moves with the loop, or with another one whose lanes are joined with it. */
+static bool moves_with(const ko_shape *h, const ko_site *s, int lane) {
+    return s->on & (h->nchain && lane == h->chain[0] ? h->joined : h->origin[lane]);
+}
+
+/* Of joined lanes: they lie one after the other. */
+static bool in_order(const ko_shape *h, const ko_site *s) {
+    int64_t next = 1;
+    for (int k = 0; k < h->nchain; next *= h->each[k++])
+        if (s->stride[h->nest->loop[h->chain[k]].origin] != next) return false;
+    return true;
+}
+
+/* Cycles for a register of joined lanes, which a few runs are shuffled for; 0: they are far apart. */
+static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m) {
+    int64_t bytes = m->vector_bytes, lanes = (s->size < 4 ? KN_MIN(bytes, 16) : bytes) / s->size, left = lanes;
+    double  reach = 1, parts = s->size < 4 ? (double)bytes / 16 : 1;
+    if (s->store || (s->size >= 4 && !m->mask_registers)) return 0;
+    for (int k = 0; k < h->nchain; k++) {
+        int     o    = h->nest->loop[h->chain[k]].origin;
+        int64_t some = KN_MIN(left, h->each[k]);
+        double  all  = s->stride[o] < JUMPS ? (double)s->stride[o] * (double)(some - 1) : s->reach[o];
+        reach += all;
+        left = left % h->each[k] ? left / h->each[k] + 2 : left / h->each[k];
+    }
+    double runs = (double)(int64_t)((reach + (double)lanes - 1) / (double)lanes);
+    return runs > 4 ? 0 : parts * (runs + 0.5);
+}
+
 /* An access that takes its lanes one by one. */
 static bool jumps(const ko_shape *h, const ko_site *s, int lane) {
+    if (h->nchain && lane == h->chain[0]) return s->base >= 0 && moves_with(h, s, lane) && !in_order(h, s);
     return s->base >= 0 && lane >= 0 && s->on & h->origin[lane] && step_bytes(h, s, lane) > s->size;
 }
 
@@ -291,6 +344,7 @@ static double in_block(const ko_shape *h, const ko_site *s, const kn_machine *m,
 
 /* Shuffles for each vector of an access that jumps; 0: it takes its lanes one by one. */
 static double shuffles(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
+    if (h->nchain && lane == h->chain[0]) return from_runs(h, s, m);
     double turns = in_turns(h, s, m, lane);
     return turns > 0 ? turns : in_block(h, s, m, lane) * (s->store ? EXTRACT : INSERT);
 }
@@ -303,7 +357,7 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     *bytes   = s->size;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
-    if (lane < 0 || !(s->on & h->origin[lane])) return 1;
+    if (lane < 0 || !moves_with(h, s, lane)) return 1;
     if (jumps(h, s, lane) && !shuffles(h, s, m, lane)) return h->extent[lane];
     int64_t lanes = h->nest->loop[lane].extent, n = ko_vectors(lanes, KN_MAX(m->vector_bytes / s->size, 1));
     *bytes = (double)(lanes * s->size) / (double)n;
@@ -481,28 +535,46 @@ static double by_level(const double *moved, const int64_t *ps, int64_t line, dou
     return t;
 }
 
-/* Lanes of a sum that go with others are one run of lanes, the others a loop of one. False: there are none. */
-static bool as_one_run(const kn_nest *nest, kn_nest *one) {
+/* Lanes that are joined are one run: those of a sum have others between them, and the others are a loop of one; of
+ * output loops the innermost has the lanes of all. False: there are none. */
+static bool as_one_run(const kn_nest *nest, kn_nest *one, ko_shape *h) {
+    bool any = false;
     for (int l = 0; l < nest->nloop; l++) {
         int u = nest->loop[l].with ? ko_lanes_with(nest, l) : -1;
         if (u < 0) continue;
-        *one = *nest;
-        one->loop[l].extent *= nest->loop[u].extent;
-        one->loop[u].extent = 1;
-        return true;
+        if (!any) *one = *nest;
+        any     = true;
+        int all = nest->loop[l].type == KN_AXIS_GROUP_REDUCE ? l : ko_innermost_of(nest, l), gone = all == l ? u : l;
+        one->loop[all].extent *= nest->loop[gone].extent;
+        one->loop[gone].extent = 1;
+        if (all == l) continue;
+        h->chain[0] = all;
+        h->nchain   = 1;
     }
-    return false;
+    for (int in = 0; h->nchain && in < nest->nloop; in++) { /* who is joined with the last one of the chain */
+        if (!nest->loop[in].with || ko_lanes_with(nest, in) != h->chain[h->nchain - 1]) continue;
+        h->chain[h->nchain++] = in;
+        in                    = -1;
+    }
+    for (int k = 0; k < h->nchain; k++) {
+        h->each[k] = nest->loop[h->chain[k]].extent;
+        h->joined |= (uint64_t)1 << nest->loop[h->chain[k]].origin;
+    }
+    return any;
 }
 
 void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *out) {
     kn_nest  one;
-    ko_shape h = {.nest = as_one_run(nest, &one) ? &one : nest, .model = k};
+    ko_shape h = {.nest = nest, .model = k};
     double   read[KN_LEVELS] = {0}, written[KN_LEVELS] = {0}, issue = 0;
     memset(out, 0, sizeof *out);
-    for (int l = 0; l < nest->nloop; l++) h.run[l] = (double)(h.nest->loop[l].extent / KN_MAX(nest->loop[l].extent, 1));
+    if (as_one_run(nest, &one, &h)) h.nest = &one;
+    for (int l = 0; l < nest->nloop; l++) {
+        bool sum = nest->loop[l].type == KN_AXIS_GROUP_REDUCE && nest->loop[l].with;
+        h.run[l] = sum ? (double)(h.nest->loop[l].extent / KN_MAX(nest->loop[l].extent, 1)) : 1;
+    }
     nest = h.nest;
     for (int l = 0; l < nest->nloop; l++) {
-        h.run[l]    = KN_MAX(h.run[l], 1);
         h.origin[l] = (uint64_t)1 << nest->loop[l].origin;
         h.lane[l]   = ko_is_lane(nest->loop[l].type);
         h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);

@@ -5,6 +5,9 @@
 
 #include "optimize/opts.h"
 
+/* Elements from the first to the last that `count` numbers of a range reach, in an index of that form: of quotients and
+ * remainders of the range all that they can be. INT64_MAX: no such number. */
+int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t count);
 /* Vector operations that an op stands for: 0 what is no arithmetic. */
 int ko_op_weight(int op);
 

@@ -5,7 +5,10 @@
  * the lanes. The outermost loop goes to threads. */
 #include "optimize/view.h"
 
+#include <string.h>
+
 #define AS_FEW 1.1 /* times as many */
+#define AS_LITTLE 0.9 /* times as long */
 
 enum {
     STORE_AHEAD = 1024, /* bytes before they are stored to, lines are announced; */
@@ -223,6 +226,24 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         nest    = *v->nest;
         n       = list_for(&w, lane, opts, cap);
         ko_predict(model, &nest, v->machine, c);
+    }
+    ko_view joined = *v;
+    ko_cost less;
+    if (lane >= 0 && v->nest->origin[lane].extent < v->lanes) { /* a short row */
+        kn_opt  list[KN_MAX_OPTS];
+        kn_nest short_rows = *v->nest;
+        joined.nest        = &short_rows;
+        joined.joins       = true;
+        int m              = list_for(&joined, lane, list, KN_MIN(cap, KN_MAX_OPTS));
+        if (joined.joins) ko_predict(model, &short_rows, v->machine, &less);
+        if (joined.joins && less.ps < AS_LITTLE * c->ps) {
+            memcpy(opts, list, (size_t)m * sizeof *opts);
+            nest = short_rows;
+            *c   = less;
+            n    = m;
+            w.turned = false;
+            return n;
+        }
     }
     if ((w.streams = streams(v, lane, c))) {
         nest = *v->nest;

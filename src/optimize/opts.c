@@ -296,6 +296,11 @@ int ko_lanes_with(const kn_nest *nest, int loop) {
     return -1;
 }
 
+int ko_innermost_of(const kn_nest *nest, int loop) {
+    for (int in = loop; in >= 0; in = nest->loop[in].with ? ko_lanes_with(nest, in) : -1) loop = in;
+    return loop;
+}
+
 static bool is_stage_inside(const kn_opt *o) { return o->op == KN_OPT_STAGE && o->axis != KN_STAGE_GLOBAL; }
 
 static const char staged_joined[] = "what a stage holds is not joined";
@@ -308,24 +313,45 @@ static bool is_all_lanes(const kn_nest *nest, int loop, int type) {
     return nest->loop[loop].type == type && lanes == 1;
 }
 
+/* Why lanes that a sum has of its own cannot be joined with a loop's outside it, or NULL. */
+static const char *join_sum_fault(const kn_nest *nest, int sum) {
+    for (int i = 0; i < nest->norigin; i++)
+        if (nest->origin[i].reduce && nest->origin[i].closer != nest->origin[nest->loop[sum].origin].closer)
+            return "the kernel has another sum";
+    for (int i = 0; i < nest->nloop; i++) {
+        if (nest->loop[i].with) return "a kernel joins the lanes of a sum, or those of loops outside";
+        if (i != sum && nest->loop[i].type == KN_AXIS_GROUP_REDUCE) return "the sum has other lanes";
+    }
+    return NULL;
+}
+
+/* Why lanes of two output loops cannot be joined, or NULL. */
+static const char *join_loops_fault(const kn_nest *nest, const kn_loop *a, const kn_loop *b) {
+    const kn_origin *p = &nest->origin[a->origin], *q = &nest->origin[b->origin];
+    if (a == b || p->closer != q->closer) return "the loops belong to different nests";
+    if (a->with || p->scanned || q->scanned) return "its lanes are joined, or a prefix runs along them";
+    for (int i = 0; i < nest->nloop; i++) {
+        if (nest->loop[i].type == KN_AXIS_GROUP_REDUCE) return "a sum has lanes of its own";
+        if (nest->loop[i].with == b->origin + 1 || (b->with == a->origin + 1)) return "its lanes are joined";
+    }
+    return NULL;
+}
+
 static bool edit_join(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (o->arg < 0 || o->arg >= nest->nloop) return refuse(f, o, "no such loop");
     kn_loop         *a = &nest->loop[o->axis], *b = &nest->loop[o->arg];
     const kn_origin *p = &nest->origin[a->origin];
-    if (!is_all_lanes(nest, o->axis, KN_AXIS_GROUP_REDUCE) || !is_all_lanes(nest, (int)o->arg, KN_AXIS_UPCAST))
-        return refuse(f, o, "only the lanes of a sum with those of a loop outside");
+    bool             sum = a->type == KN_AXIS_GROUP_REDUCE;
+    if (!is_all_lanes(nest, o->axis, sum ? KN_AXIS_GROUP_REDUCE : KN_AXIS_UPCAST) ||
+        !is_all_lanes(nest, (int)o->arg, KN_AXIS_UPCAST))
+        return refuse(f, o, "only lanes, with those of an output loop, which are all of its");
     if (p->staged || nest->origin[b->origin].staged) return refuse(f, o, "a stage is filled anew for each of them");
     for (int i = 0; i < nest->nmemory; i++)
         if (is_stage_inside(&nest->memory[i])) return refuse(f, o, staged_joined);
-    for (int i = 0; i < nest->norigin; i++)
-        if (nest->origin[i].reduce && nest->origin[i].closer != p->closer)
-            return refuse(f, o, "the kernel has another sum");
-    for (int i = 0; i < nest->nloop; i++) {
-        if (nest->loop[i].with) return refuse(f, o, "a kernel joins the lanes of two loops");
+    for (int i = 0; i < nest->nloop; i++)
         if (nest->loop[i].carry) return refuse(f, o, "the sums are carried in memory");
-        if (&nest->loop[i] != a && nest->loop[i].type == KN_AXIS_GROUP_REDUCE)
-            return refuse(f, o, "the sum has other lanes");
-    }
+    const char *why = sum ? join_sum_fault(nest, o->axis) : join_loops_fault(nest, a, b);
+    if (why) return refuse(f, o, why);
     a->with = b->origin + 1;
     return true;
 }

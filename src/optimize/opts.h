@@ -15,8 +15,8 @@ typedef enum kn_opt_op {
     KN_OPT_PEEL,     /* `arg` iterations at the front of loop `axis` and `more` at its end get loops of their own */
     KN_OPT_STAGE,    /* panels of PARAM `arg` are copied in loop `axis`, in rows `more` apart: to LOCAL memory, or
                       * before all loops, by a kernel of their own, to GLOBAL memory */
-    KN_OPT_JOIN,     /* GROUP_REDUCE loop `axis` and UPCAST loop `arg` are one run of lanes; those of `arg` follow one
-                      * another in it */
+    KN_OPT_JOIN,     /* UPCAST or GROUP_REDUCE loop `axis` and UPCAST loop `arg` are one run of lanes; those of `arg`
+                      * follow one another in it */
     KN_OPT_CARRY,    /* the sums of reduce loop `axis` are kept in `target` and may outlive output loops inside it */
     KN_OPT_PREFETCH, /* loads of PARAM `arg` announce what they read `more` iterations later */
     KN_OPT_STREAM    /* stores to PARAM `arg` go past the caches */
@@ -70,7 +70,7 @@ typedef struct kn_loop {
     int      origin;
     int64_t  extent, stride; /* contributes stride * i to its origin */
     int      type;
-    int      with;           /* GROUP_REDUCE: 1 + the origin of the lanes it is joined with, 0 none */
+    int      with;           /* of lanes: 1 + the origin of those they are joined with, 0 none */
     bool     whole;          /* of a moving origin: the piece that has the moving bound */
     kn_carry carry;
 } kn_loop;
@@ -94,8 +94,10 @@ enum { KO_IN_TURNS = 8, KO_NEAR = 4, KO_BYTE_BLOCK = 16, KO_SHARED_APART = 3 };
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
 
-/* The UPCAST loop that a GROUP_REDUCE loop's lanes are joined with, -1 none. */
+/* The UPCAST loop that a loop's lanes are joined with, -1 none. */
 int ko_lanes_with(const kn_nest *nest, int loop);
+/* The last of those that are joined with it, one with the other; the loop itself where there are none. */
+int ko_innermost_of(const kn_nest *nest, int loop);
 
 /* The nest of a ranged kernel. False with a reason: too many loops. */
 bool ko_nest(kn_graph *g, kn_ref sink, kn_nest *nest, kn_fault *f);

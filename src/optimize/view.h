@@ -32,6 +32,7 @@ typedef struct ko_view {
     int        nlimit;
     const kn_machine *machine;
     int        narrow; /* ko_choose's */
+    bool       joins; /* it may join rows, or its lanes are those of joined rows */
     bool       turned, apart; /* the list has a block that is turned; it is to have none */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
@@ -69,6 +70,10 @@ void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap);
 /* A loop around the lanes whose iterations gates tell from one another, as those of parts that are joined, falls into
  * pieces which know on which side they are. */
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
+
+/* join.c: lanes of short rows and of the loops around them are one run. False: they are none of those; the list may
+ * have grown nevertheless. */
+bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
 
 /* reduce_lanes.c */
 double ko_sum_accesses(const ko_view *v, int64_t extent); /* that walk so many elements of a sum */

@@ -100,7 +100,8 @@ static void says_what_is_wrong(kn_context *kn) {
     CHECK_FAILS(kn, run(kn, &split), KN_ERR_ARG, "for each thread: STAGE:1:GLOBAL copies it first");
     CHECK_EQ(kn_set_opts(kn, "r_*", NULL), KN_OK);
     static const char *const joins[][2] = {
-        {"SPLIT:1:4:UPCAST SPLIT:3:4:UNROLL JOIN:4:2", "only the lanes of a sum with those of a loop outside"},
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:UNROLL JOIN:4:2",
+         "only lanes, with those of an output loop, which are all of its"},
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE STAGE:1:2 JOIN:4:2", "what a stage holds is not joined"},
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 STAGE:1:2", "what a stage holds is not joined"},
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 SPLIT:4:2:GROUP_REDUCE", "its lanes are joined with others"},

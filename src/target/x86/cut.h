@@ -95,6 +95,8 @@ bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);
 kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
 /* The cell of a LOAD, joined of runs of lanes that lie side by side; *none: they are no runs, or too many. */
 kn_ref kx_pack_runs(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *none);
+/* Lanes at those places, from the first one on, are shuffled from a few runs. */
+bool kx_shuffles(const kx_cut *c, int dtype, const int32_t *place, int w);
 /* Lanes from..from + count of a register. */
 kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
 /* Two registers of w lanes, or two scalars (1), one behind the other: where loads find both; as one register. */

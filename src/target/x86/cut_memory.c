@@ -76,7 +76,7 @@ static kn_ref cm_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *no
     *none       = false;
     if (c->off[idx]) return c->off[idx];
     for (int t = 0; t < f->n; t++) {
-        if (kx_is_iota(g, f->atom[t]) || !f->coef[t]) continue;
+        if (kg_rank(g, f->atom[t]) || !f->coef[t]) continue;
         if (!kx_sca(c, f->atom[t], 0)) return 0;
         int at = n++;
         for (; at > 0 && cm_depth_of(c, atom[at - 1]) > cm_depth_of(c, f->atom[t]); at--)
@@ -432,6 +432,65 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     return kg_list(g, KN_OP_GROUP, put, n_put);
 }
 
+/* What a part of an index that cm_is_known is of that lane. */
+static int64_t cm_lane_value(const kn_graph *g, kn_ref x, int64_t lane) {
+    kn_ref    part[8];
+    kn_affine in;
+    int       n = 0;
+    for (; !kx_is_iota(g, x) && n < KN_COUNT(part) && kg_affine(g, kg_at(g, x, 0), &in); x = in.atom[0]) part[n++] = x;
+    for (int64_t by; n-- > 0;) {
+        kg_affine(g, kg_at(g, part[n], 0), &in);
+        by   = kg_const_int(g, kg_at(g, part[n], 1));
+        lane = in.base + in.coef[0] * lane;
+        switch (kg_op(g, part[n])) {
+        case KN_OP_IDIV: lane = kn_floor_div(lane, by); break;
+        case KN_OP_MOD: lane = kn_floor_mod(lane, by); break;
+        case KN_OP_SHR: lane >>= by; break;
+        default: lane &= by;
+        }
+    }
+    return lane;
+}
+
+/* Lanes whose places are known but for what all have: a few runs are shuffled. *none: they are too far apart. */
+static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *d, int64_t row, int chunk, bool *none) {
+    kn_graph *g   = c->g;
+    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), number[KN_MAX_LANES];
+    kn_affine f;
+    int64_t   at[KN_MAX_LANES] = {0}, least = INT64_MAX;
+    int32_t   place[KN_MAX_LANES];
+    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
+    bool      still, scalars = true;
+    if (!kg_affine(g, idx, &f)) return 0;
+    for (int t = 0; t < f.n; t++) {
+        int64_t        rows = 1;
+        int            rank;
+        const int64_t *dims = kg_shape(g, f.atom[t], &rank);
+        for (int i = 0; i + 1 < rank; i++) rows *= dims[i];
+        if (!rank) continue;
+        if (kx_is_iota(g, f.atom[t]) && dims[rank - 1] == 1) { /* of the rows */
+            int64_t axis = kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - rank, number_in = row;
+            for (int i = d->rank - 2; i > axis; i--) number_in /= d->dims[i];
+            for (int l = 0; l < w; l++) at[l] += f.coef[t] * (number_in % d->dims[axis]);
+            continue;
+        }
+        scalars &= rows == 1;
+        for (int l = 0; l < w; l++) at[l] += f.coef[t] * cm_lane_value(g, f.atom[t], from + l);
+    }
+    for (int l = 0; l < w; l++) least = KN_MIN(least, at[l]);
+    for (int l = 0; l < w && scalars; l++) {
+        scalars  = at[l] - least <= INT16_MAX;
+        place[l] = (int32_t)(at[l] - least);
+    }
+    if ((*none = !scalars || !kx_shuffles(c, kg_dtype(g, n), place, w))) return 0;
+    if (!(a->off = cm_scalar_part(c, idx, &f, &still)) && !still) return 0;
+    kn_ref first = kg_idx(g, f.base + least);
+    if (a->off) first = f.base + least ? kg_op2(g, KN_OP_ADD, a->off, first) : a->off;
+    for (int l = 0; l < w; l++) number[l] = kg_idx(g, place[l]);
+    first = kg_op2(g, KN_OP_ADD, first, kg_list(g, KN_OP_STACK, number, w));
+    return kg_load(g, kg_index(g, a->buffer, &first, 1));
+}
+
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_graph  *g  = c->g;
     kn_ref     at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
@@ -459,7 +518,10 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         if (x) return x;
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
-    if (gathers && !gate && cm_is_known(g, kg_at(g, at, 1))) place = kx_pack_runs(c, n, d, row, chunk, &none);
+    bool told = !a.plain && !run && !gate && cm_is_known(g, kg_at(g, at, 1));
+    if (told) place = cm_load_places(c, n, &a, d, row, chunk, &none);
+    if (!none) return place;
+    if (gathers && told) place = kx_pack_runs(c, n, d, row, chunk, &none);
     if (!none) return place;
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
@@ -500,7 +562,8 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     kx_tile_of(c, n, &t);
     int dt = kg_dtype(c->g, n);
     if (!t.rank || !cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false; /* one element for all lanes */
-    if (!a.plain) return !a.run && !cm_gathers(c, kg_at(c->g, n, 0), dt, w);
+    kn_ref at = kg_at(c->g, n, 0);
+    if (!a.plain) return !a.run && !cm_gathers(c, at, dt, w) && !cm_is_known(c->g, kg_at(c->g, at, 1));
     if (kg_nsrc(c->g, n) > 1) return false;
     int64_t step = a.coef[t.rank - 1];
     return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !cm_turns(c, dt, w);

@@ -110,6 +110,32 @@ kn_ref kx_pack_runs(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     return part[0];
 }
 
+int kx_runs_of(const int32_t *place, int w, int each, int most, int32_t *start) {
+    int32_t least = INT32_MAX, last = INT32_MIN, next;
+    int     runs  = 0;
+    for (int l = 0; l < w; l++) least = KN_MIN(least, place[l]), last = KN_MAX(last, place[l]);
+    if (each < 1 || last - (int64_t)least + 1 < each) return most + 1;
+    for (next = least; next <= last && runs < most; runs++) {
+        int32_t from = start[runs] = KN_MIN(next, last - each + 1);
+        next = INT32_MAX;
+        for (int l = 0; l < w; l++)
+            if (place[l] - (int64_t)from >= each) next = KN_MIN(next, place[l]);
+    }
+    return next <= last ? most + 1 : runs;
+}
+
+bool kx_shuffles(const kx_cut *c, int dtype, const int32_t *place, int w) {
+    int     size = kn_dsize(dtype), all = size < 4 ? 16 / size : w, lanes = KN_MIN(w, all);
+    int32_t start[KX_PLACE_RUNS];
+    if (dtype == KN_BOOL || dtype == KN_INDEX || w < 4 || (size >= 4 && (!c->avx512 || w * size < 16))) return false;
+    for (int l = 0; l < w; l += lanes) {
+        int each = all, runs;
+        while ((runs = kx_runs_of(place + l, lanes, each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS && each > 1) each /= 2;
+        if (runs > KX_PLACE_RUNS) return false;
+    }
+    return true;
+}
+
 static kn_ref cp_pack(kx_cut *c, int dtype, const kn_ref *scalar, int w) {
     bool same = true;
     for (int l = 1; l < w; l++) same &= scalar[l] == scalar[0];

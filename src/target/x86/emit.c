@@ -122,9 +122,9 @@ void kx_move_vec(kx_writer *e, int to, int from, int bytes) {
 /* `bytes` (2, 4, 8, or a register's) from memory; what is above them becomes zero. */
 void kx_load_bits(kx_writer *e, int vec, int bytes, kx_ins at) {
     kx_rm rm = {.mem = true, .at = at};
-    if (bytes == 2) {
+    if (bytes <= 2) {
         kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, vec, vec, vec));
-        kx_put(e, kx_with(kx_imm(kx_i4(KX_VPINSRW, 0, vec, vec, KX_IN_MEM, 0), 0), &rm));
+        kx_put(e, kx_with(kx_imm(kx_i4(bytes == 1 ? KX_VPINSRB : KX_VPINSRW, 0, vec, vec, KX_IN_MEM, 0), 0), &rm));
     } else if (bytes == 4)
         kx_put(e, kx_with(kx_i2(KX_VMOVSS, 0, vec, KX_IN_MEM), &rm));
     else if (bytes == 8)

@@ -231,6 +231,36 @@ static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins 
     kx_move_vec(e, d, from, bytes);
 }
 
+/* Lanes of four or eight bytes at places that are known, from up to four runs; a run of fewer than all lanes where they
+ * lie so near. AVX-512. */
+static void el_load_places(kx_writer *e, kn_ref n, int d, const int32_t *place, const kx_ins *m) {
+    int     size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, each = w, runs;
+    int     from = e->v0, to = d, at[16];
+    int32_t start[KX_PLACE_RUNS];
+    while ((runs = kx_runs_of(place, w, each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS) each /= 2;
+    kx_load_bits(e, from, each * size, el_further(m, (int64_t)start[0] * size));
+    for (int r = 1; r < KN_MAX(runs, 2); r++) {
+        for (int l = 0; l < w; l++) {
+            bool last = r < runs && place[l] >= start[r] && place[l] < start[r] + each, first = r == 1;
+            for (int k = 0; k < r; k++) last &= place[l] < start[k] || place[l] >= start[k] + each; /* not there yet */
+            at[l] = last ? w + place[l] - start[r] : first ? KN_MIN(KN_MAX(place[l] - start[0], 0), w - 1) : l;
+        }
+        kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, at, w, size), 0));
+        kx_form_id form = size == 8 ? KX_VPERMI2PD : KX_VPERMI2PS;
+        kx_ins     run  = el_further(m, (int64_t)start[KN_MIN(r, runs - 1)] * size);
+        if (runs > 1 && each == w) {
+            kx_put(e, el_like(kx_i3(form, bytes, to, from, KX_IN_MEM), &run));
+        } else {
+            if (runs > 1) kx_load_bits(e, e->v2, each * size, run);
+            kx_put(e, kx_i3(form, bytes, to, from, runs > 1 ? e->v2 : from));
+        }
+        int t = from;
+        from  = to;
+        to    = t;
+    }
+    kx_move_vec(e, d, from, bytes);
+}
+
 /* The sixteen bytes of a register from the last to the first. */
 static void el_turn_blocks(kx_writer *e, int d, int bytes) {
     if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0x4e));
@@ -708,12 +738,17 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_open_gate(e, n);
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
+    int32_t place[KN_MAX_LANES];
+    for (int l = 0; l < w && lanes; l++)
+        place[l] = spot.stack ? (int32_t)kg_const_int(g, kg_at(g, spot.stack, (uint32_t)l)) : (int32_t)(l * spot.step);
     if (spot.places)
         el_gather(e, n, d, spot.places, 0, 0, &m);
+    else if (spot.stack && kn_dsize(dt) >= 4)
+        el_load_places(e, n, d, place, &m);
     else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
-        kx_load_narrow(e, n, d, spot.step, &m), el_load_run(e, d, dt, w, NULL);
+        kx_load_narrow(e, n, d, spot.step, place, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step != 1 && w * kn_dsize(dt) < 16)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes && el_load_by_table(e, n, d, spot.step, &m))

@@ -2,13 +2,11 @@
  *
  * Sixteen bytes of a register at a time. Those that lie near are in a few loads, of which a shuffle each takes what it
  * has to its places and makes the other places zero; nothing is read beyond the first lane and the last. Those that lie
- * far apart, or run backwards, go one by one. AVX-512 narrows every second one where the buffer has all of the others.
+ * far apart go one by one. AVX-512 narrows every second one where the buffer has all of the others.
  */
 #include "target/x86/emit.h"
 
 #include <string.h>
-
-enum { FEW_LOADS = 4 };
 
 static kx_ins eb_at(const kx_ins *m, kx_ins i, int64_t bytes) {
     kx_rm rm = {.mem = true, .at = *m};
@@ -16,27 +14,32 @@ static kx_ins eb_at(const kx_ins *m, kx_ins i, int64_t bytes) {
     return kx_with(i, &rm);
 }
 
-/* `lanes` of them, a block, to the low bytes of `to`. */
-static void eb_shuffle(kx_writer *e, int to, int size, int lanes, int step, const kx_ins *m) {
-    int all = ((lanes - 1) * step + 1) * size, each = all >= 16 ? 16 : 8, put = 0;
-    for (int from = 0, done = 0; put < lanes; from += each, done++) {
-        int     start = KN_MIN(from, all - each), part = done ? e->v0 : to;
+/* `lanes` of them, a block, to the low bytes of `to`, from so many runs of `each` elements. */
+static void eb_shuffle(kx_writer *e, int to, int size, int lanes, const int32_t *place, int each, int runs,
+                       const int32_t *start, const kx_ins *m) {
+    bool put[16] = {0};
+    for (int r = 0; r < runs; r++) {
+        int     part = r ? e->v0 : to;
         uint8_t pick[16];
         memset(pick, 0x80, sizeof pick);
-        for (; put < lanes && put * step * size + size <= start + each; put++)
-            for (int k = 0; k < size; k++) pick[put * size + k] = (uint8_t)(put * step * size - start + k);
-        kx_load_bits(e, part, each, eb_at(m, kx_i(KX_MOV, 8), start));
+        for (int l = 0; l < lanes; l++) {
+            if (put[l] || place[l] < start[r] || place[l] >= start[r] + each) continue;
+            put[l] = true;
+            int from = (place[l] - start[r]) * size, to_byte = l * size;
+            for (int k = 0; k < size && to_byte + k < 16; k++) pick[to_byte + k] = (uint8_t)(from + k);
+        }
+        kx_load_bits(e, part, each * size, eb_at(m, kx_i(KX_MOV, 8), (int64_t)start[r] * size));
         kx_ins places = kx_mem_label(kx_i3(KX_VPSHUFB, 16, part, part, KX_IN_MEM), kx_pool(e, pick, 16), 0);
         kx_put(e, places);
-        if (done) kx_put(e, kx_i3(e->avx512 ? KX_VPORD : KX_VPOR, 16, to, to, part));
+        if (r) kx_put(e, kx_i3(e->avx512 ? KX_VPORD : KX_VPOR, 16, to, to, part));
     }
 }
 
-static void eb_insert(kx_writer *e, int to, int size, int lanes, int64_t step, const kx_ins *m) {
+static void eb_insert(kx_writer *e, int to, int size, int lanes, const int32_t *place, const kx_ins *m) {
     kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, to, to, to));
     for (int l = 0; l < lanes; l++) {
         kx_ins i = kx_imm(kx_i4(size == 1 ? KX_VPINSRB : KX_VPINSRW, 0, to, to, KX_IN_MEM, 0), l);
-        kx_put(e, eb_at(m, i, l * step * size));
+        kx_put(e, eb_at(m, i, (int64_t)place[l] * size));
     }
 }
 
@@ -52,21 +55,22 @@ static void eb_load_halves(kx_writer *e, int d, int size, int w, int before, con
     }
 }
 
-void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const kx_ins *m) {
+void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const int32_t *place, const kx_ins *m) {
     int size = kn_dsize(kg_dtype(e->g, load)), w = (int)kg_numel(e->g, load);
     int before = e->avx512 && step == 2 && w * size >= 16 ? kx_first_run(e->g, load, 2) : -1;
     if (before >= 0) {
         eb_load_halves(e, d, size, w, before, m);
         return;
     }
-    int lanes = KN_MIN(w, 16 / size), all = (int)KN_MIN((lanes - 1) * step * size + size, INT16_MAX);
+    int lanes = KN_MIN(w, 16 / size);
     for (int l = 0; l < w; l += lanes) {
-        int    part = l ? e->v2 : d;
-        kx_ins from = eb_at(m, kx_i(KX_MOV, 8), l * step * size);
-        if (step > 1 && all >= 8 && (all + 15) / 16 <= FEW_LOADS)
-            eb_shuffle(e, part, size, lanes, (int)step, &from);
+        int     part = l ? e->v2 : d, each = 16 / size, runs;
+        int32_t start[KX_PLACE_RUNS];
+        while ((runs = kx_runs_of(place + l, lanes, each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS && each > 1) each /= 2;
+        if (runs <= KX_PLACE_RUNS)
+            eb_shuffle(e, part, size, lanes, place + l, each, runs, start, m);
         else
-            eb_insert(e, part, size, lanes, step, &from);
+            eb_insert(e, part, size, lanes, place + l, m);
         if (l)
             kx_put(e, kx_imm(e->avx512 ? kx_i4(KX_VINSERTI32X4, w * size, d, d, part, 0)
                                        : kx_i4(KX_VINSERTI128, 0, d, d, part, 0),

@@ -60,9 +60,16 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
     a->storage = kx_root_of(g, place);
     a->off     = 0;
     a->places  = 0;
+    a->stack   = 0;
     a->disp    = 0;
     a->step    = 1;
-    if (kg_op(g, t) == KN_OP_ADD && pl_is_lane_number(g, kg_at(g, t, 1))) {
+    bool stack = kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_STACK;
+    if (stack || kg_op(g, t) == KN_OP_STACK) {
+        a->stack = stack ? kg_at(g, t, 1) : t;
+        a->step  = 0;
+        if (!stack) return;
+        t = lanes = kg_at(g, t, 0);
+    } else if (kg_op(g, t) == KN_OP_ADD && pl_is_lane_number(g, kg_at(g, t, 1))) {
         lanes = kg_at(g, t, 1);
         t     = kg_at(g, t, 0);
     }
@@ -70,7 +77,7 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
         a->places = kg_op(g, t) == KN_OP_INS ? kg_at(g, t, 0) : t; /* a CAST says that it is an index */
         return;
     }
-    if (kg_op(g, lanes) == KN_OP_MUL) a->step = kg_const_int(g, kg_at(g, lanes, 1));
+    if (!stack && kg_op(g, lanes) == KN_OP_MUL) a->step = kg_const_int(g, kg_at(g, lanes, 1));
     if (pl_is_lane_number(g, t)) return;
     if (kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_CONST) {
         a->disp = kg_const_int(g, kg_at(g, t, 1));

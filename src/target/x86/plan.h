@@ -102,9 +102,9 @@ typedef struct kx_plan {
 } kx_plan;
 
 /* Memory operand of a place: storage, scalar (0 none) and constant, in elements; from lane to lane, `step` of them, or
- * each lane where a register of lanes says. */
+ * each lane where a register of lanes says, or a STACK of constants (step 0). */
 typedef struct kx_spot {
-    kn_ref  storage, off, places;
+    kn_ref  storage, off, places, stack;
     int64_t disp, step;
 } kx_spot;
 void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
