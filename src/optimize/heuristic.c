@@ -149,11 +149,12 @@ static int64_t bytes_a_round(const ko_view *v, const ko_access *a, bool sets_pac
     return 0;
 }
 
-/* Bytes of a row of lanes. */
+/* Bytes of a row of lanes, with those that are joined with them. */
 static int64_t bytes_of_lanes(const ko_view *v, int lane, int dtype) {
     int64_t w = kn_dsize(dtype);
     for (int l = 0; l < v->nest->nloop; l++)
-        if (v->nest->loop[l].origin == lane && ko_is_lane(v->nest->loop[l].type)) w *= v->nest->loop[l].extent;
+        if (v->nest->loop[ko_innermost_of(v->nest, l)].origin == lane && ko_is_lane(v->nest->loop[l].type))
+            w *= v->nest->loop[l].extent;
     return w;
 }
 
@@ -208,8 +209,27 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     }
 }
 
+/* The options for that lane, short rows of which fill registers together, where they are predicted to take less than
+ * *c. 0: they are not. */
+static int weigh_joined(const ko_view *v, ko_model *model, int lane, kn_opt *opts, int cap, ko_cost *c) {
+    kn_opt  list[KN_MAX_OPTS];
+    kn_nest nest   = *v->nest;
+    ko_view joined = *v;
+    ko_cost less;
+    joined.nest  = &nest;
+    joined.joins = true;
+    int n        = list_for(&joined, lane, list, KN_MIN(cap, KN_MAX_OPTS));
+    if (!joined.joins) return 0;
+    ko_predict(model, &nest, v->machine, &less);
+    if (less.ps >= AS_LITTLE * c->ps) return 0;
+    *c = less;
+    announce(&joined, lane, c, list, &n, KN_MIN(cap, KN_MAX_OPTS));
+    memcpy(opts, list, (size_t)n * sizeof *opts);
+    return n;
+}
+
 /* The options for that lane, and what they are predicted to cost; -2: none at all. `refused` may be NULL. *turned: they
- * turn blocks. */
+ * turn blocks, or short rows are joined. */
 static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refused, kn_opt *opts, int cap, ko_cost *c,
                       bool *turned) {
     kn_nest nest = *v->nest;
@@ -227,23 +247,9 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         n       = list_for(&w, lane, opts, cap);
         ko_predict(model, &nest, v->machine, c);
     }
-    ko_view joined = *v;
-    ko_cost less;
-    if (lane >= 0 && v->nest->origin[lane].extent < v->lanes) { /* a short row */
-        kn_opt  list[KN_MAX_OPTS];
-        kn_nest short_rows = *v->nest;
-        joined.nest        = &short_rows;
-        joined.joins       = true;
-        int m              = list_for(&joined, lane, list, KN_MIN(cap, KN_MAX_OPTS));
-        if (joined.joins) ko_predict(model, &short_rows, v->machine, &less);
-        if (joined.joins && less.ps < AS_LITTLE * c->ps) {
-            memcpy(opts, list, (size_t)m * sizeof *opts);
-            nest = short_rows;
-            *c   = less;
-            n    = m;
-            w.turned = false;
-            return n;
-        }
+    if (lane >= 0 && v->nest->origin[lane].extent < v->lanes) {
+        int joined = weigh_joined(v, model, lane, opts, cap, c);
+        if ((*turned = joined > 0)) return joined;
     }
     if ((w.streams = streams(v, lane, c))) {
         nest = *v->nest;

@@ -47,9 +47,17 @@ static int64_t some_of(const ko_view *v, int64_t extent, int64_t lanes) {
     return KN_MIN(extent, KN_MAX(4 * v->lanes / lanes, (int64_t)1));
 }
 
+/* A comparison of indices moves with the loop. */
+static bool is_limited(const ko_view *v, int origin) {
+    for (int k = 0; k < v->nlimit; k++)
+        if (kg_depends(v->g, v->limit[k], v->nest->origin[origin].range)) return true;
+    return false;
+}
+
 bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
+    bool    narrow = v->machine->vector_bytes / v->lanes < 4;
     if (!v->machine->turns || v->narrow || v->ngate || v->outputs < v->nest->norigin) return false;
     if (lanes >= v->lanes || loop_apart(v, 1) != lane)
         return false;
@@ -63,6 +71,8 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         lanes *= some[count - 1];
         if (last) break;
     }
+    for (int k = 0; k < count; k++) /* bytes under masks go one by one */
+        if (narrow && is_limited(v, loop[k])) return false;
     if (count < 2 || lanes < v->lanes / 2 || !reads_near(v, loop, some, count)) return false;
     for (int k = 0; k < count; k++) { /* the inner ones last, so that the others are around them */
         int at = ko_position(v->nest, loop[k], KN_AXIS_LOOP);
