@@ -236,19 +236,34 @@ typedef struct ko_shape { /* the nest, loop by loop */
 } ko_shape;
 
 /* The loops that stand around what depends on those origins; lane loops of the same ENDs and REDUCEs among them. */
-static uint64_t loop_set_around(const ko_shape *h, uint64_t on) {
+static uint64_t loop_set_around(const ko_shape *h, uint64_t on, bool alone) {
     uint64_t set = 0;
     for (int c = 0; c < h->model->ncloser; c++) {
         uint64_t own  = h->model->own[c];
         int      last = -1;
         if (!(on & own)) continue;
-        set |= h->around[c];
+        if (!alone) set |= h->around[c];
         for (int l = 0; l < h->nest->nloop; l++)
             if (!h->lane[l] && on & own & h->origin[l]) last = l;
         for (int l = 0; l < h->nest->nloop; l++)
             if (own & h->origin[l] && (h->lane[l] || l <= last)) set |= (uint64_t)1 << l;
     }
     return set;
+}
+
+/* A load of lanes of a sum in copies: registers have them all while loops inside, which it does not move with, run. */
+static bool is_held(const ko_shape *h, const ko_site *s, const kn_machine *m) {
+    double registers = 1, lanes = 1;
+    bool   copies = s->base >= 0 && !s->store, moves = false;
+    for (int l = 0; l < h->nest->nloop && copies; l++) {
+        const kn_loop *at = &h->nest->loop[l];
+        if (h->nest->origin[at->origin].reduce) copies = at->type == KN_AXIS_UNROLL;
+        if (!(s->on & h->origin[l])) continue;
+        if (h->lane[l]) registers *= lanes, lanes = h->extent[l], moves = s->stride[at->origin] > 1;
+        if (at->type == KN_AXIS_UNROLL) registers *= h->extent[l];
+    }
+    registers *= (double)ko_vectors((int64_t)lanes, KN_MAX(m->vector_bytes / s->size, 1));
+    return copies && moves && 2 * registers <= (double)m->vector_registers;
 }
 
 /* The last lane loop that stands around the site, -1: none. */
@@ -579,10 +594,10 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         h.lane[l]   = ko_is_lane(nest->loop[l].type);
         h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);
     }
-    for (int c = 0; c < k->ncloser; c++) h.around[c] = loop_set_around(&h, k->in[c]);
+    for (int c = 0; c < k->ncloser; c++) h.around[c] = loop_set_around(&h, k->in[c], false);
     h.moves = true;
     for (int i = 0; i < k->nsite; i++) {
-        k->site[i].around = loop_set_around(&h, k->site[i].on);
+        k->site[i].around = loop_set_around(&h, k->site[i].on, is_held(&h, &k->site[i], m));
         h.moves &= k->site[i].base >= 0;
     }
     double cycle = (double)m->cycle_ps;
@@ -614,7 +629,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     out->memory = KN_MAX(out->memory, issue);
     for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */
         double   steps  = h.lane[l] ? 0 : cycle;
-        uint64_t around = loop_set_around(&h, h.origin[l]);
+        uint64_t around = loop_set_around(&h, h.origin[l], false);
         for (int o = 0; o <= l; o++)
             if (!h.lane[o] && around >> o & 1) steps *= h.extent[o];
         out->loops += steps;

@@ -340,16 +340,18 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
     const kn_origin *sum  = &nest->origin[v->outputs];
     kn_ref           term = kg_at(v->g, sum->closer, 0), on = nest->origin[row].range;
     int              held = 0;
+    bool             far  = false;
     if (sum->extent <= KO_SHORT_SUM || sum->extent > 2 * KO_SHORT_SUM || kg_op(v->g, term) != KN_OP_MUL) return 0;
     if (kg_depends(v->g, kg_at(v->g, term, 0), on) == kg_depends(v->g, kg_at(v->g, term, 1), on)) return 0;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
         if (!a->reduce || ko_stride_in(v, a, lane) == 0) continue;
         if (ko_stride_in(v, a, row) != 0) return 0;
+        far |= ko_stride_in(v, a, lane) > 1; /* each load of it is many */
         held++;
     }
     int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
-    return held == 1 && room > 2 && some > 1 ? some * v->lanes : 0; /* of few, a tile broadcasts less often */
+    return held == 1 && ((room > 2 && some > 1) || (far && some > 0)) ? some * v->lanes : 0; /* of few, a tile broadcasts less often */
 }
 
 /* The row's loop goes inside that of the lanes, but for some rows outside, which are for threads. */
