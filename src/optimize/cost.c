@@ -24,6 +24,8 @@ enum {
     SPREAD      = 2 /* cycles until a mask of lanes is one of what lies between them as well */
 };
 
+#define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
+
 typedef struct ko_site {
     uint64_t on, gate, down; /* origins it depends on; those that what an access is gated by does; along which it goes
                               * back, by more than one */
@@ -40,6 +42,8 @@ typedef struct ko_site {
 typedef struct ko_base {
     kn_ref node;
     double bytes;
+    int64_t slot;   /* of a PARAM, else -1 */
+    bool   copied;  /* of the candidate in hand: before all loops, as lanes read it */
     double most[2]; /* of the candidate in hand: what its loads, and its stores, ask for */
 } ko_base;
 
@@ -131,7 +135,8 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
     for (s->base = 0; s->base < m->nbase && m->base[s->base].node != base;) s->base++;
     if (s->base == m->nbase) {
         if (!KN_GROW(m->alloc, m->base, m->base_cap, (size_t)m->nbase + 1)) return false;
-        m->base[m->nbase++] = (ko_base){base, (double)KN_MAX(kg_numel(g, base), 1) * s->size, {0}};
+        int64_t slot        = kg_op(g, base) == KN_OP_PARAM ? kg_field(g, base, KN_F_PARAM_slot) : -1;
+        m->base[m->nbase++] = (ko_base){base, (double)KN_MAX(kg_numel(g, base), 1) * s->size, slot, false, {0}};
     }
     s->store    = store;
     if (kg_nsrc(g, whole) == 3) s->gate = model_origins(g, kg_at(g, whole, 2), nest);
@@ -318,6 +323,7 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
 
 /* An access that takes its lanes one by one. */
 static bool jumps(const ko_shape *h, const ko_site *s, int lane) {
+    if (s->base >= 0 && h->model->base[s->base].copied) return false;
     if (h->nchain && lane == h->chain[0]) return s->base >= 0 && moves_with(h, s, lane) && !in_order(h, s);
     return s->base >= 0 && lane >= 0 && s->on & h->origin[lane] && step_bytes(h, s, lane) > s->size;
 }
@@ -600,7 +606,16 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         k->site[i].around = loop_set_around(&h, k->site[i].on, is_held(&h, &k->site[i], m));
         h.moves &= k->site[i].base >= 0;
     }
-    double cycle = (double)m->cycle_ps;
+    double cycle = (double)m->cycle_ps, copies = 0;
+    for (int b = 0; b < k->nbase; b++) {
+        k->base[b].copied = false;
+        bool staged = false, turned = false;
+        for (int i = 0; i < nest->nmemory; i++)
+            staged |= nest->memory[i].op == KN_OPT_STAGE && nest->memory[i].arg == k->base[b].slot;
+        for (int i = 0; i < k->nsite && staged; i++)
+            turned |= k->site[i].base == b && jumps(&h, &k->site[i], lane_of(&h, &k->site[i]));
+        if ((k->base[b].copied = turned)) copies += k->base[b].bytes * COPY * cycle;
+    }
     for (int i = 0; i < k->nsite; i++) {
         const ko_site *s = &k->site[i];
         double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each);
@@ -634,7 +649,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
             if (!h.lane[o] && around >> o & 1) steps *= h.extent[o];
         out->loops += steps;
     }
-    out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops;
+    out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops + copies;
 }
 
 /* ---- as text ------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 
 enum {
     RUNS        = 4, /* that a register's lanes are shuffled from, at most */
-    FEW         = 4, /* registers of all lanes, */
+    FEW_JOINED  = 4, /* registers of all lanes, */
     MOST_JOINED = 8, /* and at most */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
@@ -41,14 +41,14 @@ static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, 
     return true;
 }
 
-/* Numbers of the loop, each of which is of so many lanes, that make a few whole registers, or enough to waste little. */
+/* Numbers of the loop, each of which is of so many lanes, that make a few whole registers, or waste little. */
 static int64_t some_of(const ko_view *v, int64_t extent, int64_t lanes) {
     for (int64_t k = 1; k <= extent && k * lanes <= MOST_JOINED * v->lanes; k++)
         if (k * lanes % v->lanes == 0) {
-            while (2 * k <= extent && 2 * k * lanes <= FEW * v->lanes) k *= 2;
+            while (2 * k <= extent && 2 * k * lanes <= FEW_JOINED * v->lanes) k *= 2;
             return k;
         }
-    return KN_MIN(extent, KN_MAX(FEW * v->lanes / lanes, (int64_t)1));
+    return KN_MIN(extent, KN_MAX(FEW_JOINED * v->lanes / lanes, (int64_t)1));
 }
 
 /* A comparison of indices moves with the loop. */

@@ -13,6 +13,8 @@ enum {
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
+    MEETING_TERMS = 8, /* registers of them in such a sum, */
+    TURNED_ROWS   = 16, /* for so many rows */
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
 };
 
@@ -95,8 +97,29 @@ static int64_t panel_of(const ko_view *v, int lane, int row, int64_t w) {
     return -1;
 }
 
+/* A product of rows by rows whose sum is short: each sum's own lanes would take longer to meet than to add up. The
+ * PARAM of the factor that the lanes' loop walks through in rows, -1 none: its panels are turned as they are copied. */
+static int64_t turned_factor(const ko_view *v, int lane, int row, int64_t w) {
+    const kn_origin *sum = &v->nest->origin[v->outputs];
+    int64_t          slot = -1, bytes = w * sum->extent * v->machine->vector_bytes / v->lanes;
+    if (v->outputs + 1 != v->nest->norigin || v->narrow || v->ngate || v->nlimit || sum->moving) return -1;
+    if (sum->extent <= 2 * KO_SHORT_SUM || sum->extent > MEETING_TERMS * v->lanes || bytes > KN_STAGE_BYTES) return -1;
+    if (v->nest->origin[row].extent < TURNED_ROWS || v->nest->origin[lane].extent < 2 * w || w < v->lanes) return -1;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        kn_ref           p = kg_at(v->g, a->node, 0);
+        int64_t          s = ko_stride_in(v, a, lane);
+        if (!a->reduce || !s) continue;
+        bool rows = s > KO_NEAR && ko_stride_in(v, a, v->outputs) == 1 && !ko_stride_in(v, a, row);
+        if (!rows || slot >= 0 || kg_op(v->g, p) != KN_OP_PARAM) return -1;
+        slot = kg_field(v->g, p, KN_F_PARAM_slot);
+    }
+    return slot;
+}
+
 static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
     int64_t slot = panel_of(v, lane, row, w);
+    if (slot < 0) slot = turned_factor(v, lane, row, w);
     int     l = ko_position(v->nest, lane, KN_AXIS_LOOP), r = ko_position(v->nest, row, KN_AXIS_LOOP);
     if (slot < 0) return;
     if (r < l) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
@@ -351,7 +374,8 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
         held++;
     }
     int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
-    return held == 1 && ((room > 2 && some > 1) || (far && some > 0)) ? some * v->lanes : 0; /* of few, a tile broadcasts less often */
+    bool    pays = far ? some > 0 : room > 2 && some > 1; /* of few, a tile broadcasts less often */
+    return held == 1 && pays ? some * v->lanes : 0;
 }
 
 /* The row's loop goes inside that of the lanes, but for some rows outside, which are for threads. */
