@@ -567,7 +567,7 @@ static bool is_joined(const kn_graph *g, kn_ref reduce, kn_ref *r, kn_ref *u) {
     return false;
 }
 
-/* Lanes of the END that share an axis, the outer ones first: one range runs through all of them. `was` becomes 0 where
+/* Lanes of the END that share an axis, the outer ones first: one range runs through all of them. The END itself, where
  * there are none. */
 static kn_ref join_loops(kl_grow *e, kn_ref end) {
     kn_graph *g = e->g;
@@ -604,7 +604,8 @@ static kn_ref join_loops(kl_grow *e, kn_ref end) {
     return src[0] ? kg_with_src(g, end, src, (uint32_t)kept + 1) : 0;
 }
 
-/* Of every sum and every END; what stands in another one is looked at where that has been made again. */
+/* Of every sum and every END. Lanes are closed by the innermost ENDs, and of sums only one has any that are joined: none
+ * stands in another one that is made again. */
 static bool join_all(kl_grow *e, kn_ref *root) {
     bool again = false;
     for (uint32_t i = 0; i < e->count; i++) {

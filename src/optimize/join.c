@@ -63,8 +63,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
     bool    narrow = v->machine->vector_bytes / v->lanes < 4;
     if (!v->machine->turns || v->narrow || v->ngate || v->outputs < v->nest->norigin) return false;
-    if (lanes >= v->lanes || loop_apart(v, 1) != lane)
-        return false;
+    if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
         if (o < 0) break;

@@ -167,8 +167,11 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
         if (nest->loop[i].type == KN_AXIS_THREAD) return "the kernel has a THREAD loop already";
         if (i < o->axis && nest->origin[nest->loop[i].origin].reduce) return threads_outside;
     }
-    for (int i = 0; i < nest->nloop && tile; i++)
-        if (l->with || nest->loop[i].with == l->origin + 1) return "its lanes are joined with others";
+    for (int i = 0; i < nest->nloop && ko_is_lane(o->target); i++) {
+        const kn_loop *at = &nest->loop[i];
+        bool own = at->with && (at->origin == l->origin || at->with == l->origin + 1);
+        if (own || (at->with && o->target == KN_AXIS_GROUP_REDUCE)) return "its lanes are joined with others";
+    }
     if (nest->nloop + 1 > KN_MAX_NEST) return "too many loops";
     bool whole = o->arg == l->extent && o->top;
     bool unrolls = ko_is_lane(o->target) || o->target == KN_AXIS_UNROLL;
@@ -332,8 +335,10 @@ static const char *join_loops_fault(const kn_nest *nest, const kn_loop *a, const
     if (a->with || p->scanned || q->scanned) return "its lanes are joined, or a prefix runs along them";
     for (int i = 0; i < nest->nloop; i++) {
         if (nest->loop[i].type == KN_AXIS_GROUP_REDUCE) return "a sum has lanes of its own";
-        if (nest->loop[i].with == b->origin + 1 || (b->with == a->origin + 1)) return "its lanes are joined";
+        if (nest->loop[i].with == b->origin + 1) return "its lanes are joined";
     }
+    for (const kn_loop *in = b; in->with; in = &nest->loop[ko_lanes_with(nest, (int)(in - nest->loop))])
+        if (in->with == a->origin + 1) return "its lanes are joined";
     return NULL;
 }
 
