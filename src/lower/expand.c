@@ -604,8 +604,8 @@ static kn_ref join_loops(kl_grow *e, kn_ref end) {
     return src[0] ? kg_with_src(g, end, src, (uint32_t)kept + 1) : 0;
 }
 
-/* Of every sum and every END. Lanes are closed by the innermost ENDs, and of sums only one has any that are joined: none
- * stands in another one that is made again. */
+/* Of every sum and every END. Lanes are closed by the innermost ENDs, and of sums only one has joined ones: none stands
+ * in another one that is made again. */
 static bool join_all(kl_grow *e, kn_ref *root) {
     bool again = false;
     for (uint32_t i = 0; i < e->count; i++) {

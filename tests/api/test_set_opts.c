@@ -106,6 +106,7 @@ static void says_what_is_wrong(kn_context *kn) {
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 STAGE:1:2", "what a stage holds is not joined"},
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 SPLIT:4:2:GROUP_REDUCE", "its lanes are joined with others"},
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 SPLIT:1:3:UPCAST", "its lanes are joined with others"},
+        {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 SPLIT:3:2:GROUP_REDUCE", "its lanes are joined with others"},
         {"SPLIT:1:4:UPCAST SPLIT:0:4:UPCAST JOIN:1:3 SPLIT:4:4:GROUP_REDUCE", "its lanes are joined with others"},
         {"SPLIT:1:4:UPCAST SPLIT:0:4:UPCAST JOIN:1:3 JOIN:3:1", "its lanes are joined"},
         {"SPLIT:1:4:UPCAST SPLIT:3:4:GROUP_REDUCE JOIN:4:2 CARRY:3:LOCAL", "the sum's lanes are joined with others"}};
