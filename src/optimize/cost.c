@@ -488,8 +488,10 @@ static double with_rest(const ko_shape *h, int loop, int from) {
  * unless the loop just outside walks along them. */
 static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m) {
     double elements = 1, step = 1e18;
+    int    outside  = from - 1;
+    while (outside > 0 && h->lane[outside]) outside--;
     for (int l = 0; l < h->nest->nloop; l++) {
-        if ((!h->lane[l] && l < from - 1) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
+        if ((!h->lane[l] && l < outside) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
         if (h->lane[l] || l >= from) elements *= h->extent[l] * with_rest(h, l, from);
         step = KN_MIN(step, step_bytes(h, s, l));
     }
