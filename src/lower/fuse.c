@@ -54,6 +54,16 @@ static bool is_view(int op) {
            op == KN_OP_CONTIGUOUS_BACKWARD;
 }
 
+/* A product with one, as gradients begin: it will be gone. */
+static bool is_times_one(const kl_fuse *z, kn_ref n) {
+    for (uint32_t k = 0; k < 2 && kg_op(z->g, n) == KN_OP_MUL; k++) {
+        kn_ref x = kg_at(z->g, n, k);
+        while (kg_op(z->g, x) == KN_OP_RESHAPE || kg_op(z->g, x) == KN_OP_EXPAND) x = kg_at(z->g, x, 0);
+        if (kg_is_const(z->g, x, 1)) return true;
+    }
+    return false;
+}
+
 /* A comparison with arange, or its 0/1: gates.c turns reductions over it into bounds, so it must stay where it is. */
 static bool is_mask(const kl_fuse *z, kn_ref n) {
     if (kg_op(z->g, n) == KN_OP_CAST && kg_dtype(z->g, kg_at(z->g, n, 0)) == KN_BOOL) n = kg_at(z->g, n, 0);
@@ -101,6 +111,18 @@ static bool is_product(const kn_graph *g, kn_ref n) {
     return kg_op(g, x) == KN_OP_MUL && kg_most(g, x) / 8 >= kg_most(g, n);
 }
 
+/* The products that sums are made of: one instruction multiplies and adds. */
+static void mark_terms(kl_fuse *z) {
+    for (uint32_t i = 0; i < z->norder; i++) {
+        kn_ref n = z->order[i];
+        if (kg_op(z->g, n) != KN_OP_REDUCE || kg_field(z->g, n, KN_F_REDUCE_op) != KN_OP_ADD) continue;
+        kn_ref x = kg_at(z->g, n, 0);
+        while (is_view(kg_op(z->g, x)) && z->info[x].users == 1) x = kg_at(z->g, x, 0);
+        z->info[x].term =
+            kg_op(z->g, x) == KN_OP_MUL && z->info[x].users == 1 && kn_is_float(kg_dtype(z->g, x));
+    }
+}
+
 /* The operations of a node itself; a fold runs its combine for each element. */
 static double own_ps(const kl_fuse *z, kn_ref n) {
     kn_fold_parts p;
@@ -126,6 +148,7 @@ static void measure(kl_fuse *z) {
             index = index && (kg_op(z->g, kg_at(z->g, n, k)) == KN_OP_STACK || z->info[kg_at(z->g, n, k)].index);
         z->info[n].index = index && !kn_is_float(kg_dtype(z->g, n));
     }
+    mark_terms(z);
     for (uint32_t i = 0; i < z->norder; i++) {
         kn_ref   n    = z->order[i];
         kl_info *info = &z->info[n];
@@ -145,6 +168,7 @@ static void measure(kl_fuse *z) {
                 : (int64_t)kg_nsrc(z->g, n);
         double own = own_ps(z, n), alu = own;
         z->arithmetic += own;
+        if (is_times_one(z, n)) own = alu = 0;
         for (int64_t k = 0; k < n_src; k++) {
             kn_ref s = kg_at(z->g, n, (uint32_t)k);
             double w = z->info[s].work, c = z->info[s].alu, read = read_back(z, s);
@@ -285,7 +309,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     else if (wants_margin(z, n)) c->settled = "its zeros are laid out once";
     if (c->settled) return;
     c->place = KL_INLINE;
-    if (is_leaf(op) || is_view(op)) c->settled = "a view";
+    if (is_leaf(op) || is_view(op) || is_times_one(z, n)) c->settled = "a view";
     else if (kg_dtype(z->g, n) == KN_VOID) c->settled = "no value";
     else if (is_mask(z, n) || info->index) c->settled = "index arithmetic";
     else if (!kg_most(z->g, n)) c->settled = "no elements";
@@ -309,13 +333,14 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
             return;
         }
     }
-    double again = evals / size - 1, inlined = again > 0 ? again * info->work : 0;
+    double free  = info->term ? own_ps(z, n) : 0; /* done again, it is part of what is done again anyway */
+    double again = evals / size - 1, inlined = again > 0 ? again * (info->work - free) : 0;
     if (info->product)
         for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
     c->cost[KL_INLINE] = inlined;
     c->cost[KL_ROOT]   = stored_ps(z, n, groups);
-    c->again           = again > 0 ? again * info->alu : 0;
+    c->again           = again > 0 ? again * (info->alu - free) : 0;
     if (is_scan(z, n)) {
         bool inside = again > 1e-6;
         for (int u = info->use; u >= 0; u = z->use[u].next) inside |= in_reduce_loop(z, &z->use[u]);
@@ -515,7 +540,8 @@ bool kl_decide(kl_fuse *z) {
             if (!make_stage(z, n)) return false;
             continue;
         }
-        if (c.place == KL_INLINE && c.again > 0) /* its own part: what stands below counts when it is reached */
+        /* Its own part: what stands below counts when it is reached. */
+        if (c.place == KL_INLINE && c.again > 0 && !info->term)
             z->again += c.again * (op_ps(z, n) * (double)kg_most(z->g, n) / info->alu);
         if (c.place == KL_ROOT) {
             if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;

@@ -39,6 +39,7 @@ typedef struct kl_info { /* per node of the program's graph */
     int    users;     /* nodes that have it as a source */
     bool   counts;    /* depends on a RANGE's number: arange and what is made of it */
     bool   index;     /* an integer made of arange and constants alone: index arithmetic, never stored */
+    bool   term;      /* a product that a sum alone takes: its multiplication is the addition's, wherever both stand */
     bool   product;   /* computes a product with reuse in place, which wants a register tile and loops of its own */
     double work;      /* picoseconds to compute all its elements once, in place */
     double alu;       /* of it, what is no memory traffic */
