@@ -254,6 +254,57 @@ static bool split_identity(kn_graph *g, kn_ref x, kn_ref none, kl_conds *conds, 
     return (a == none || b == none) && collect(g, b == none ? c : negate(g, c), conds);
 }
 
+/* c says that a number divides a sum with r or -r in it: *apart, and the first r that it does so for. */
+static bool solve_divides(kn_graph *g, kn_ref c, kn_ref r, int64_t *apart, kn_ref *first) {
+    kn_affine f;
+    kn_ref    mod = kg_op(g, c) == KN_OP_CMPLT ? kg_at(g, c, 0) : 0;
+    if (!mod || !kg_is_const(g, kg_at(g, c, 1), 1) || kg_op(g, mod) != KN_OP_MOD || kg_dtype(g, mod) != KN_INDEX)
+        return false;
+    if (kg_op(g, kg_at(g, mod, 1)) != KN_OP_CONST || !kg_affine(g, kg_at(g, mod, 0), &f)) return false;
+    *apart       = kg_const_int(g, kg_at(g, mod, 1));
+    int64_t coef = kn_affine_coef(&f, r);
+    if (*apart < 2 || (coef != 1 && coef != -1) || f.base == INT64_MIN) return false;
+    kn_affine rest = {.base = f.base * -coef};
+    for (int t = 0; t < f.n; t++) {
+        if (f.atom[t] == r) continue;
+        if (kg_depends(g, f.atom[t], r) || f.coef[t] == INT64_MIN) return false;
+        rest.atom[rest.n] = f.atom[t], rest.coef[rest.n++] = f.coef[t] * -coef;
+    }
+    kn_ref sum = kg_from_affine(g, &rest);
+    *first     = sum ? kg_op2(g, KN_OP_MOD, sum, kg_idx(g, *apart)) : 0;
+    return *first != 0;
+}
+
+/* The sum where its k-th range goes in steps, over every `apart`-th of what has zeros between, as what a window with a
+ * stride hands back. 0: no condition says so. */
+static kn_ref step_over(kn_graph *g, kn_ref n, kn_ref rest, const kl_conds *conds, uint32_t k, kn_ref zero) {
+    kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0), first;
+    for (int i = 0; i < conds->n; i++) {
+        int64_t  apart, most;
+        kl_conds met = {.c = {conds->c[i]}, .n = 1}, left = *conds;
+        if (kg_op(g, bound) != KN_OP_CONST || !kg_depends(g, conds->c[i], r)) continue;
+        if (!solve_divides(g, conds->c[i], r, &apart, &first)) continue;
+        for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++)
+            if (kg_depends(g, first, kg_at(g, n, s))) first = 0;
+        if (!first) continue;
+        most         = kg_const_int(g, bound);
+        left.c[i]    = left.c[--left.n];
+        kn_ref fresh = kg_range(g, kg_idx(g, most / apart + (most % apart != 0)), kg_field(g, r, KN_F_RANGE_id),
+                                (int)kg_field(g, r, KN_F_RANGE_type));
+        kn_ref at    = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, fresh, kg_idx(g, apart)), first);
+        kn_ref all = conjunction(g, &left, -1);
+        if (!(rest = drop_gates(g, rest, &met))) return 0;
+        if (most % apart) { /* the last step may go too far */
+            kn_ref in = kg_op2(g, KN_OP_CMPLT, at, bound);
+            if (!(rest = kl_gate_loads(g, rest, r, in))) return 0;
+            all = all ? kg_op2(g, KN_OP_AND, all, in) : in;
+        }
+        kn_ref x = all ? kg_op3(g, KN_OP_WHERE, all, rest, zero) : rest;
+        return close_rest(g, n, x, k, at, fresh);
+    }
+    return 0;
+}
+
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
     kn_graph *g     = rw->g;
     kl_conds  conds = {.n = 0};
@@ -278,7 +329,10 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
             return x ? close_rest(g, n, x, k, value, 0) : 0;
         }
         kl_conds met = {.n = 0};
-        if (!narrow_range(g, n, &conds, k, &limits, &met)) continue;
+        if (!narrow_range(g, n, &conds, k, &limits, &met)) {
+            if ((value = step_over(g, n, rest, &conds, k, zero))) return value;
+            continue;
+        }
         if (!(rest = drop_gates(g, rest, &met))) return 0;
         kn_ref lo = limits.lo, hi = limits.hi, size = lo ? kg_op2(g, KN_OP_ADD, hi, negated(g, lo)) : hi;
         if (kg_max(g, size) <= 0) return zero;

@@ -10,6 +10,7 @@
  * alone, so convolutions are overestimated; gates are taken to be open. */
 #include "optimize/cost.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -35,6 +36,9 @@ typedef struct ko_site {
     bool     quick; /* a chain of integers, which are added, compared and so on */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
+    int32_t  every[KN_MAX_NEST]; /* 0, or so many steps of an origin after which it has moved by `stride`, and between
+                                  * which it moves by `within`: quotients and remainders by one number */
+    int32_t  within[KN_MAX_NEST];
     int32_t  reach[KN_MAX_NEST]; /* from the first to the last of all its steps */
     uint64_t around; /* of the candidate in hand: the loops it stands in */
 } ko_site;
@@ -125,6 +129,31 @@ static ko_site *model_site(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *ne
     return s;
 }
 
+/* What the form makes of the origin's number is quotients and remainders of it by one number. */
+static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, ko_site *s, int o) {
+    int64_t by = 0, own = kn_affine_coef(form, r), whole = 0, within = own;
+    for (int t = 0; t < form->n; t++) {
+        kn_ref    x = form->atom[t], of[2];
+        int       op = kg_op(g, x);
+        kn_affine in;
+        if (x == r || !kg_depends(g, x, r)) continue;
+        if ((op != KN_OP_IDIV && op != KN_OP_MOD) || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST) return false;
+        if (kg_ranges(g, x, of, 2) != 1 || !kg_affine(g, kg_at(g, x, 0), &in) || in.n != 1 || in.coef[0] != 1)
+            return false;
+        int64_t d = kg_const_int(g, kg_at(g, x, 1));
+        if (by && d != by) return false;
+        by = d;
+        if (op == KN_OP_IDIV) whole += form->coef[t];
+        else within += form->coef[t];
+    }
+    whole = kn_sat_add(whole, kn_sat_mul(own, by));
+    if (by < 2 || by > KO_NEAR || llabs(whole) >= JUMPS || llabs(within) >= JUMPS) return false;
+    s->every[o]  = (int32_t)by;
+    s->stride[o] = (int32_t)llabs(whole);
+    s->within[o] = (int32_t)llabs(within);
+    return true;
+}
+
 static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool store, const kn_nest *nest) {
     ko_site  *s = model_site(m, g, whole, nest);
     kn_affine form;
@@ -148,10 +177,11 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
         else if (!c) c = JUMPS;
         for (int t = 0; affine && c && t < form.n; t++)
             if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
-        s->picks |= c == JUMPS;
-        if (c < -1) s->down |= (uint64_t)1 << o;
         int64_t all = affine ? ko_reach(g, &form, r, nest->origin[o].extent) : JUMPS;
         s->reach[o]  = (int32_t)KN_MIN(all, (int64_t)JUMPS);
+        if (c == JUMPS && affine && moves_in_phases(g, &form, r, s, o)) continue;
+        s->picks |= c == JUMPS;
+        if (c < -1) s->down |= (uint64_t)1 << o;
         s->stride[o] = (int32_t)(c < 0 ? KN_MIN(-c, (int64_t)JUMPS) : KN_MIN(c, (int64_t)JUMPS));
     }
     return true;
@@ -288,7 +318,12 @@ static double trips_around(const ko_shape *h, const ko_site *s) {
 }
 
 static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
-    int64_t stride = s->stride[h->nest->loop[l].origin];
+    const kn_loop *at     = &h->nest->loop[l];
+    int64_t        stride = s->stride[at->origin], every = s->every[at->origin];
+    bool           many = at->stride * at->extent > every && !s->within[at->origin] && !(s->gate & h->origin[l]);
+    if (every && (at->stride % every == 0 || many)) /* of many phases as much on average */
+        return (double)stride * (double)at->stride / (double)every * s->size / h->run[l];
+    if (every) stride = at->stride * at->extent <= every ? s->within[at->origin] : JUMPS;
     return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size / h->run[l];
 }
 
@@ -370,6 +405,11 @@ static double shuffles(const ko_shape *h, const ko_site *s, const kn_machine *m,
     return turns > 0 ? turns : in_block(h, s, m, lane) * (s->store ? EXTRACT : INSERT);
 }
 
+/* All of the loop's numbers are of one phase, for which it is the same, or the same whatever the phase. */
+static bool stands_still(const ko_shape *h, const ko_site *s, int l) {
+    return s->base >= 0 && s->every[h->nest->loop[l].origin] && step_bytes(h, s, l) <= 0;
+}
+
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from
  * the lanes. */
 static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *m, double *rows, double *bytes) {
@@ -377,8 +417,8 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     *rows    = 1;
     *bytes   = s->size;
     for (int l = 0; l < h->nest->nloop; l++)
-        if (h->lane[l] && l != lane && s->on & h->origin[l]) *rows *= h->extent[l];
-    if (lane < 0 || !moves_with(h, s, lane)) return 1;
+        if (h->lane[l] && l != lane && s->on & h->origin[l] && !stands_still(h, s, l)) *rows *= h->extent[l];
+    if (lane < 0 || !moves_with(h, s, lane) || stands_still(h, s, lane)) return 1;
     if (jumps(h, s, lane) && !shuffles(h, s, m, lane)) return h->extent[lane];
     int64_t lanes = h->nest->loop[lane].extent, n = ko_vectors(lanes, KN_MAX(m->vector_bytes / s->size, 1));
     *bytes = (double)(lanes * s->size) / (double)n;

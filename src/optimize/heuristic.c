@@ -88,10 +88,25 @@ static void outermost_loop(ko_view *v, kn_opt *opts, int *n, int cap) {
         ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = 0, .arg = l}, opts, n, cap);
 }
 
+/* The outermost loop is for threads. */
+static int threads_first(ko_view *v, kn_opt *opts, int n, int cap) {
+    const kn_nest *nest = v->nest;
+    outermost_loop(v, opts, &n, cap);
+    if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
+        /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
+        int64_t e = nest->loop[0].extent;
+        if (e > 1)
+            ko_push(v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n, cap);
+    }
+    return n;
+}
+
 /* The options for that lane; v->nest becomes the nest they give. */
 static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     const kn_nest *nest = v->nest;
     int            n = 0, row = find_row(v, lane);
+    if (v->phased && (v->phased = lane >= 0 && ko_phase_lanes(v, lane, opts, &n, cap)))
+        return threads_first(v, opts, n, cap);
     if (lane >= 0) ko_output_lanes(v, lane, row, opts, &n, cap);
     if (lane >= 0 && row < 0) ko_pieces_of_gates(v, lane, opts, &n, cap);
     bool filled = lane >= 0 && nest->origin[lane].staged; /* stages have these lanes, of whole rows */
@@ -101,14 +116,7 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
             ko_side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     ko_sums_lanes(v, lane, row, opts, &n, cap);
     ko_unroll_sums(v, row >= 0 || lane < 0, opts, &n, cap);
-    outermost_loop(v, opts, &n, cap);
-    if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
-        /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
-        int64_t e = nest->loop[0].extent;
-        if (e > 1)
-            ko_push(v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n, cap);
-    }
-    return n;
+    return threads_first(v, opts, n, cap);
 }
 
 /* A little more than the L2 holds, of which it has most. */
@@ -209,21 +217,23 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     }
 }
 
-/* The options for that lane, short rows of which fill registers together, where they are predicted to take less than
- * *c. 0: they are not. */
-static int weigh_joined(const ko_view *v, ko_model *model, int lane, kn_opt *opts, int cap, ko_cost *c) {
+/* The options for that lane, short rows of which fill registers together, or of phases, where they are predicted to
+ * take less than *c. 0: they are not. */
+static int weigh_other(const ko_view *v, ko_model *model, int lane, bool phases, kn_opt *opts, int cap, ko_cost *c) {
     kn_opt  list[KN_MAX_OPTS];
-    kn_nest nest   = *v->nest;
-    ko_view joined = *v;
+    kn_nest nest  = *v->nest;
+    ko_view other = *v;
     ko_cost less;
-    joined.nest  = &nest;
-    joined.joins = true;
-    int n        = list_for(&joined, lane, list, KN_MIN(cap, KN_MAX_OPTS));
-    if (!joined.joins) return 0;
+    other.nest   = &nest;
+    other.joins  = !phases;
+    other.phased = phases;
+    int n        = list_for(&other, lane, list, KN_MIN(cap, KN_MAX_OPTS));
+    if (phases ? !other.phased : !other.joins) return 0;
     ko_predict(model, &nest, v->machine, &less);
+    if (phases) less.ps /= (double)other.idle;
     if (less.ps >= AS_LITTLE * c->ps) return 0;
     *c = less;
-    announce(&joined, lane, c, list, &n, KN_MIN(cap, KN_MAX_OPTS));
+    announce(&other, lane, c, list, &n, KN_MIN(cap, KN_MAX_OPTS));
     memcpy(opts, list, (size_t)n * sizeof *opts);
     return n;
 }
@@ -248,8 +258,12 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         ko_predict(model, &nest, v->machine, c);
     }
     if (lane >= 0 && v->nest->origin[lane].extent < v->lanes) {
-        int joined = weigh_joined(v, model, lane, opts, cap, c);
+        int joined = weigh_other(v, model, lane, false, opts, cap, c);
         if ((*turned = joined > 0)) return joined;
+    }
+    if (lane >= 0 && v->outputs < v->nest->norigin) {
+        int phased = weigh_other(v, model, lane, true, opts, cap, c);
+        if ((*turned = phased > 0)) return phased;
     }
     if ((w.streams = streams(v, lane, c))) {
         nest = *v->nest;

@@ -33,6 +33,8 @@ typedef struct ko_view {
     const kn_machine *machine;
     int        narrow; /* ko_choose's */
     bool       joins; /* it may join rows, or its lanes are those of joined rows */
+    bool       phased; /* as with joins, of phases, */
+    int64_t    idle;   /* of so many of which one alone has terms at all */
     bool       turned, apart; /* the list has a block that is turned; it is to have none */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
@@ -74,6 +76,10 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
 /* join.c: lanes of short rows and of the loops around them are one run. False: they are none of those; the list may
  * have grown nevertheless. */
 bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
+
+/* phases.c: lanes, rows and terms of a sum that asks for remainders of output loops. False: this one does not; the list
+ * may have grown nevertheless. */
+bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
 
 /* reduce_lanes.c */
 double ko_sum_accesses(const ko_view *v, int64_t extent); /* that walk so many elements of a sum */

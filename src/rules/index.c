@@ -80,6 +80,29 @@ static bool ix_join_quotient(const kn_graph *g, kn_affine *f) {
     return false;
 }
 
+/* k y - k (y mod b) = k b (y div b); y's terms, which may be several, leave the form. */
+static bool ix_whole_quotient(kn_graph *g, kn_affine *f) {
+    for (int i = 0; i < f->n; i++) {
+        int64_t   b, kb, k = -f->coef[i], more;
+        kn_affine y;
+        kn_ref    m = f->atom[i];
+        if (kg_op(g, m) != KN_OP_MOD || !ix_const(g, kg_at(g, m, 1), &b) || b <= 0 || f->coef[i] == INT64_MIN) continue;
+        if (!kn_mul_ok(k, b, &kb) || !kg_affine(g, kg_at(g, m, 0), &y) || !y.n) continue;
+        kn_affine with = *f;
+        bool      all = kn_mul_ok(y.base, k, &more) && more != INT64_MIN && kn_add_ok(f->base, -more, &with.base);
+        for (int t = 0; t < y.n && all; t++)
+            all = kn_mul_ok(y.coef[t], k, &more) && more && kn_affine_coef(f, y.atom[t]) == more;
+        if (!all) continue;
+        ix_drop_term(&with, i);
+        for (int t = 0; t < with.n; t++)
+            if (kn_affine_coef(&y, with.atom[t])) ix_drop_term(&with, t--);
+        ix_append_term(&with, ix_op_const(g, KN_OP_IDIV, kg_at(g, m, 0), b), kb);
+        *f = with;
+        return true;
+    }
+    return false;
+}
+
 /* The affine form of a sum of terms as it stands in f, whose atoms may themselves be sums or stand twice. */
 static bool ix_flatten(kn_graph *g, kn_affine *f) {
     kn_ref sum = kg_from_affine(g, f);
@@ -91,7 +114,7 @@ kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n) {
     kn_affine f;
     if (!kg_affine(g, n, &f)) return 0;
     if (f.n == 1 && f.atom[0] == n) return 0;
-    while (ix_join_quotient(g, &f))
+    while (ix_join_quotient(g, &f) || ix_whole_quotient(g, &f))
         if (!ix_flatten(g, &f)) return 0;
     return kg_from_affine(g, &f);
 }
