@@ -468,7 +468,11 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
         const int64_t *dims = kg_shape(g, f.atom[t], &rank);
         for (int i = 0; i + 1 < rank; i++) rows *= dims[i];
         if (!rank) continue;
-        if (kx_is_iota(g, f.atom[t]) && dims[rank - 1] == 1) { /* of the rows */
+        if (dims[rank - 1] == 1 && !kx_is_iota(g, f.atom[t])) { /* a value, of the one row or of each */
+            *none = true;
+            return 0;
+        }
+        if (dims[rank - 1] == 1) { /* of the rows */
             int64_t axis = kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - rank, number_in = row;
             for (int i = d->rank - 2; i > axis; i--) number_in /= d->dims[i];
             for (int l = 0; l < w; l++) at[l] += f.coef[t] * (number_in % d->dims[axis]);
