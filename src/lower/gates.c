@@ -284,15 +284,15 @@ static kn_ref step_over(kn_graph *g, kn_ref n, kn_ref rest, const kl_conds *cond
         kl_conds met = {.c = {conds->c[i]}, .n = 1}, left = *conds;
         if (kg_op(g, bound) != KN_OP_CONST || !kg_depends(g, conds->c[i], r)) continue;
         if (!solve_divides(g, conds->c[i], r, &apart, &first)) continue;
-        for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++)
-            if (kg_depends(g, first, kg_at(g, n, s))) first = 0;
-        if (!first) continue;
+        bool inside = false; /* it begins elsewhere for each iteration of a loop of the sum further in */
+        for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++) inside |= kg_depends(g, first, kg_at(g, n, s));
+        if (inside) continue;
         most         = kg_const_int(g, bound);
         left.c[i]    = left.c[--left.n];
         kn_ref fresh = kg_range(g, kg_idx(g, most / apart + (most % apart != 0)), kg_field(g, r, KN_F_RANGE_id),
                                 (int)kg_field(g, r, KN_F_RANGE_type));
         kn_ref at    = kg_op2(g, KN_OP_ADD, kg_op2(g, KN_OP_MUL, fresh, kg_idx(g, apart)), first);
-        kn_ref all = conjunction(g, &left, -1);
+        kn_ref all   = conjunction(g, &left, -1);
         if (!(rest = drop_gates(g, rest, &met))) return 0;
         if (most % apart) { /* the last step may go too far */
             kn_ref in = kg_op2(g, KN_OP_CMPLT, at, bound);

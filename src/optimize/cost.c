@@ -10,7 +10,6 @@
  * alone, so convolutions are overestimated; gates are taken to be open. */
 #include "optimize/cost.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -143,14 +142,14 @@ static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, 
         int64_t d = kg_const_int(g, kg_at(g, x, 1));
         if (by && d != by) return false;
         by = d;
-        if (op == KN_OP_IDIV) whole += form->coef[t];
-        else within += form->coef[t];
+        int64_t *part = op == KN_OP_IDIV ? &whole : &within;
+        *part = kn_sat_add(*part, form->coef[t]);
     }
     whole = kn_sat_add(whole, kn_sat_mul(own, by));
-    if (by < 2 || by > KO_NEAR || llabs(whole) >= JUMPS || llabs(within) >= JUMPS) return false;
+    if (by < 2 || by > KO_NEAR || KN_MAX(whole, within) >= JUMPS || KN_MIN(whole, within) <= -JUMPS) return false;
     s->every[o]  = (int32_t)by;
-    s->stride[o] = (int32_t)llabs(whole);
-    s->within[o] = (int32_t)llabs(within);
+    s->stride[o] = (int32_t)(whole < 0 ? -whole : whole);
+    s->within[o] = (int32_t)(within < 0 ? -within : within);
     return true;
 }
 

@@ -105,8 +105,10 @@ static int threads_first(ko_view *v, kn_opt *opts, int n, int cap) {
 static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
     const kn_nest *nest = v->nest;
     int            n = 0, row = find_row(v, lane);
-    if (v->phased && (v->phased = lane >= 0 && ko_phase_lanes(v, lane, opts, &n, cap)))
-        return threads_first(v, opts, n, cap);
+    if (v->phased) {
+        v->phased = lane >= 0 && ko_phase_lanes(v, lane, opts, &n, cap);
+        return v->phased ? threads_first(v, opts, n, cap) : 0;
+    }
     if (lane >= 0) ko_output_lanes(v, lane, row, opts, &n, cap);
     if (lane >= 0 && row < 0) ko_pieces_of_gates(v, lane, opts, &n, cap);
     bool filled = lane >= 0 && nest->origin[lane].staged; /* stages have these lanes, of whole rows */

@@ -46,23 +46,25 @@ static bool idles(const ko_view *v, int origin) {
 
 bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
-    int64_t        phases[KN_MAX_NEST], rows = 1, own = 1, copies = 1, terms = 1;
+    int64_t        phases[KN_MAX_NEST], rows = 1, copies = 1, terms = 1, own = phases_of(v, lane);
     int64_t        registers = KN_MAX(ko_tile_registers(v) - ASIDE, (int64_t)2);
     int            end = -1, at = ko_position(nest, lane, -1);
     if (v->outputs == nest->norigin) return false;
+    if (2 * own > registers) own = 1;
     v->idle = 1;
     for (int o = 0; o < v->outputs; o++) {
-        phases[o] = phases_of(v, o);
-        if (2 * rows * phases[o] > registers) phases[o] = 1;
-        rows *= phases[o];
+        bool few  = v->narrow > 1 && own > 1; /* registers: rows whose phase is not known have gates */
+        phases[o] = o == lane ? own : few ? 1 : phases_of(v, o);
+        if (o != lane && 2 * rows * own * phases[o] > registers) phases[o] = 1;
+        if (o != lane) rows *= phases[o];
         if (phases[o] > 1 && idles(v, o)) v->idle *= phases[o];
     }
+    rows *= own;
     for (int o = v->outputs; o < nest->norigin; o++) terms = kn_sat_mul(terms, nest->origin[o].extent);
     if (rows == 1 || (v->idle > 1 && terms <= KO_SHORT_SUM)) return false; /* which is mostly zeros that are stored */
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     if (at != end) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
-    own         = phases[lane];
     int64_t all = nest->origin[lane].extent / own, most = KN_MIN(registers / rows, (int64_t)PHASE_REGISTERS) * v->lanes;
     int64_t w   = all / ((all + most - 1) / most); /* as many rounds, of which the last has no fewer lanes */
     if (!ko_split(v, ko_position(nest, lane, -1), w * own, KN_AXIS_UPCAST, opts, n, cap)) return false;
