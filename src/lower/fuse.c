@@ -118,8 +118,7 @@ static void mark_terms(kl_fuse *z) {
         if (kg_op(z->g, n) != KN_OP_REDUCE || kg_field(z->g, n, KN_F_REDUCE_op) != KN_OP_ADD) continue;
         kn_ref x = kg_at(z->g, n, 0);
         while (is_view(kg_op(z->g, x)) && z->info[x].users == 1) x = kg_at(z->g, x, 0);
-        z->info[x].term =
-            kg_op(z->g, x) == KN_OP_MUL && z->info[x].users == 1 && kn_is_float(kg_dtype(z->g, x));
+        z->info[x].term = kg_op(z->g, x) == KN_OP_MUL && z->info[x].users == 1 && kn_is_float(kg_dtype(z->g, x));
     }
 }
 
@@ -333,14 +332,14 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
             return;
         }
     }
-    double free  = info->term ? own_ps(z, n) : 0; /* done again, it is part of what is done again anyway */
-    double again = evals / size - 1, inlined = again > 0 ? again * (info->work - free) : 0;
+    double spared = info->term ? own_ps(z, n) : 0; /* done again, it is part of what is done again anyway */
+    double again  = evals / size - 1, inlined = again > 0 ? again * (info->work - spared) : 0;
     if (info->product)
         for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
     c->cost[KL_INLINE] = inlined;
     c->cost[KL_ROOT]   = stored_ps(z, n, groups);
-    c->again           = again > 0 ? again * (info->alu - free) : 0;
+    c->again           = again > 0 ? again * (info->alu - spared) : 0;
     if (is_scan(z, n)) {
         bool inside = again > 1e-6;
         for (int u = info->use; u >= 0; u = z->use[u].next) inside |= in_reduce_loop(z, &z->use[u]);

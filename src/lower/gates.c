@@ -1,8 +1,8 @@
 /* gates.c - gate -> bounds: REDUCE{ADD} over r of a value that is zero unless a condition on r holds.
  *
  * Takes: a reduction over ranges in normal form. Gives: the same sum with r replaced by the one value that counts
- * (loads that depended on r get the gate that this value is in range), or with r's loop cut to constant bounds; 0 where
- * neither fits. */
+ * (loads that depended on r get the gate that this value is in range), with r's loop cut to constant bounds, or with r
+ * in steps of a number that divides what it is part of; 0 where none of these fits. */
 #include "lower/gates.h"
 
 #include <math.h>

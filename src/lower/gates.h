@@ -5,7 +5,8 @@
 #include "rewrite/rewrite.h"
 
 /* REDUCE{ADD}(x, r, ...) where x is zero unless a condition on r holds: r == e becomes e itself, a <= r < b shifts and
- * shortens the loop, to bounds that may depend on loops around it. A product with a 0/1 factor counts as such a
+ * shortens the loop, to bounds that may depend on loops around it, and of r - e that a number divides the loop goes in
+ * steps of that number. A product with a 0/1 factor counts as such a
  * condition: an infinity or NaN that the factor would have turned into NaN is not seen any more, as with a gather. */
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n);
 /* REDUCE{ADD} over a range that its terms do not depend on: a product. */

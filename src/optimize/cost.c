@@ -21,10 +21,15 @@ enum {
     EXTRACT     = 2, /* and to store one; */
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
-    SPREAD      = 2 /* cycles until a mask of lanes is one of what lies between them as well */
+    SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
+    PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
 };
 
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
+
+typedef struct ko_phase { /* of an origin whose quotients and remainders by one number an index is made of: */
+    int32_t origin, every, within; /* after `every` steps it has moved by its stride, by `within` between two of them */
+} ko_phase;
 
 typedef struct ko_site {
     uint64_t on, gate, down; /* origins it depends on; those that what an access is gated by does; along which it goes
@@ -35,11 +40,10 @@ typedef struct ko_site {
     bool     quick; /* a chain of integers, which are added, compared and so on */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
-    int32_t  every[KN_MAX_NEST]; /* 0, or so many steps of an origin after which it has moved by `stride`, and between
-                                  * which it moves by `within`: quotients and remainders by one number */
-    int32_t  within[KN_MAX_NEST];
     int32_t  reach[KN_MAX_NEST]; /* from the first to the last of all its steps */
     uint64_t around; /* of the candidate in hand: the loops it stands in */
+    ko_phase phase[PHASES];
+    int      nphase;
 } ko_site;
 
 typedef struct ko_base {
@@ -128,28 +132,33 @@ static ko_site *model_site(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *ne
     return s;
 }
 
+int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range) {
+    kn_ref    of[2];
+    kn_affine f;
+    if (kg_op(g, x) != KN_OP_IDIV && kg_op(g, x) != KN_OP_MOD) return 0;
+    if (kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST || !kg_depends(g, x, range)) return 0;
+    if (kg_ranges(g, x, of, 2) != 1 || !kg_affine(g, kg_at(g, x, 0), &f)) return 0;
+    int64_t by = kg_const_int(g, kg_at(g, x, 1));
+    if (f.n != 1 || (f.coef[0] != 1 && f.coef[0] != -1) || by < 2 || by > KO_NEAR) return 0;
+    return by * f.coef[0];
+}
+
 /* What the form makes of the origin's number is quotients and remainders of it by one number. */
 static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, ko_site *s, int o) {
     int64_t by = 0, own = kn_affine_coef(form, r), whole = 0, within = own;
     for (int t = 0; t < form->n; t++) {
-        kn_ref    x = form->atom[t], of[2];
-        int       op = kg_op(g, x);
-        kn_affine in;
+        kn_ref x = form->atom[t];
         if (x == r || !kg_depends(g, x, r)) continue;
-        if ((op != KN_OP_IDIV && op != KN_OP_MOD) || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST) return false;
-        if (kg_ranges(g, x, of, 2) != 1 || !kg_affine(g, kg_at(g, x, 0), &in) || in.n != 1 || in.coef[0] != 1)
-            return false;
-        int64_t d = kg_const_int(g, kg_at(g, x, 1));
-        if (by && d != by) return false;
-        by = d;
-        int64_t *part = op == KN_OP_IDIV ? &whole : &within;
-        *part = kn_sat_add(*part, form->coef[t]);
+        int64_t period = ko_period(g, x, r);
+        if (period <= 0 || (by && period != by)) return false;
+        by            = period;
+        int64_t *part = kg_op(g, x) == KN_OP_IDIV ? &whole : &within;
+        *part         = kn_sat_add(*part, form->coef[t]);
     }
     whole = kn_sat_add(whole, kn_sat_mul(own, by));
-    if (by < 2 || by > KO_NEAR || KN_MAX(whole, within) >= JUMPS || KN_MIN(whole, within) <= -JUMPS) return false;
-    s->every[o]  = (int32_t)by;
-    s->stride[o] = (int32_t)(whole < 0 ? -whole : whole);
-    s->within[o] = (int32_t)(within < 0 ? -within : within);
+    if (!by || s->nphase == PHASES || KN_MAX(whole, within) >= JUMPS || KN_MIN(whole, within) <= -JUMPS) return false;
+    s->stride[o]          = (int32_t)(whole < 0 ? -whole : whole);
+    s->phase[s->nphase++] = (ko_phase){o, (int32_t)by, (int32_t)(within < 0 ? -within : within)};
     return true;
 }
 
@@ -316,14 +325,24 @@ static double trips_around(const ko_shape *h, const ko_site *s) {
     return trips;
 }
 
+/* How the origin goes in phases, NULL: it does not. */
+static const ko_phase *phase_of(const ko_site *s, int origin) {
+    for (int k = 0; k < s->nphase; k++)
+        if (s->phase[k].origin == origin) return &s->phase[k];
+    return NULL;
+}
+
 static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
-    const kn_loop *at     = &h->nest->loop[l];
-    int64_t        stride = s->stride[at->origin], every = s->every[at->origin];
-    bool           many = at->stride * at->extent > every && !s->within[at->origin] && !(s->gate & h->origin[l]);
-    if (every && (at->stride % every == 0 || many)) /* of many phases as much on average */
-        return (double)stride * (double)at->stride / (double)every * s->size / h->run[l];
-    if (every) stride = at->stride * at->extent <= every ? s->within[at->origin] : JUMPS;
-    return stride >= JUMPS ? 1e18 : (double)stride * (double)h->nest->loop[l].stride * s->size / h->run[l];
+    const kn_loop  *at     = &h->nest->loop[l];
+    const ko_phase *p      = phase_of(s, at->origin);
+    int64_t         stride = s->stride[at->origin];
+    if (p) {
+        bool many = at->stride * at->extent > p->every && !p->within && !(s->gate & h->origin[l]);
+        if (at->stride % p->every == 0 || many) /* of many phases as much on average */
+            return (double)stride * (double)at->stride / (double)p->every * s->size / h->run[l];
+        stride = at->stride * at->extent <= p->every ? p->within : JUMPS;
+    }
+    return stride >= JUMPS ? 1e18 : (double)stride * (double)at->stride * s->size / h->run[l];
 }
 
 /* The site moves with the loop, or with another one whose lanes are joined with it. */
@@ -406,7 +425,7 @@ static double shuffles(const ko_shape *h, const ko_site *s, const kn_machine *m,
 
 /* All of the loop's numbers are of one phase, for which it is the same, or the same whatever the phase. */
 static bool stands_still(const ko_shape *h, const ko_site *s, int l) {
-    return s->base >= 0 && s->every[h->nest->loop[l].origin] && step_bytes(h, s, l) <= 0;
+    return s->base >= 0 && phase_of(s, h->nest->loop[l].origin) && step_bytes(h, s, l) <= 0;
 }
 
 /* Instructions each time it is reached: vectors, or elements where the lanes jump, of `bytes` each; *rows: apart from

@@ -8,6 +8,9 @@
 /* Elements from the first to the last that `count` numbers of a range reach, in an index of that form: of quotients and
  * remainders of the range all that they can be. INT64_MAX: no such number. */
 int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t count);
+/* Steps of the range after which x, an index, asks for the same of that range alone, or goes on by one: a quotient or a
+ * remainder by so many, KO_NEAR at most; negative where it counts down. 0: x is none. */
+int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range);
 /* Vector operations that an op stands for: 0 what is no arithmetic. */
 int ko_op_weight(int op);
 

@@ -11,16 +11,10 @@ enum {
     MOST_CODE       = 256 /* additions of registers, in the terms that have no loop */
 };
 
-/* Numbers after which x, an index, asks for the same of that loop alone: a quotient or a remainder by so many; 1: it
- * does not. */
+/* Numbers of that loop after which x asks for the same; 1: it does not. */
 static int64_t period_of(const ko_view *v, kn_ref x, int origin) {
-    kn_ref    r = v->nest->origin[origin].range, of[2];
-    int       op = kg_op(v->g, x);
-    kn_affine f;
-    if ((op != KN_OP_IDIV && op != KN_OP_MOD) || kg_op(v->g, kg_at(v->g, x, 1)) != KN_OP_CONST) return 1;
-    if (!kg_depends(v->g, x, r) || kg_ranges(v->g, x, of, 2) != 1 || !kg_affine(v->g, kg_at(v->g, x, 0), &f)) return 1;
-    int64_t by = kg_const_int(v->g, kg_at(v->g, x, 1));
-    return f.n == 1 && (f.coef[0] == 1 || f.coef[0] == -1) && by <= KO_NEAR ? by : 1;
+    int64_t by = ko_period(v->g, x, v->nest->origin[origin].range);
+    return by ? by < 0 ? -by : by : 1;
 }
 
 /* The phases of that loop, 1: it has none. */

@@ -83,10 +83,11 @@ static bool ix_join_quotient(const kn_graph *g, kn_affine *f) {
 /* k y - k (y mod b) = k b (y div b); y's terms, which may be several, leave the form. */
 static bool ix_whole_quotient(kn_graph *g, kn_affine *f) {
     for (int i = 0; i < f->n; i++) {
-        int64_t   b, kb, k = -f->coef[i], more;
+        int64_t   b, kb, k, more;
         kn_affine y;
         kn_ref    m = f->atom[i];
         if (kg_op(g, m) != KN_OP_MOD || !ix_const(g, kg_at(g, m, 1), &b) || b <= 0 || f->coef[i] == INT64_MIN) continue;
+        k = -f->coef[i];
         if (!kn_mul_ok(k, b, &kb) || !kg_affine(g, kg_at(g, m, 0), &y) || !y.n) continue;
         kn_affine with = *f;
         bool      all = kn_mul_ok(y.base, k, &more) && more != INT64_MIN && kn_add_ok(f->base, -more, &with.base);
