@@ -42,15 +42,27 @@ static bool side_by_side(const ko_view *v, int origin) {
     return true;
 }
 
-/* Lanes for an END beside the main tile: its last loop, where everything in it walks by one or stands still. */
+/* What is read lies near enough to be shuffled to its lanes, or for a mask of lanes to be spread over it; what is
+ * stored lies side by side. */
+static bool lies_near(const ko_view *v, int origin) {
+    int64_t most = v->machine->mask_registers ? KO_NEAR : 1;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], origin);
+        if (s < 0 || s > (v->access[i].stored ? 1 : most)) return false;
+    }
+    return true;
+}
+
+/* Lanes for an END beside the main tile: its last loop, where everything in it walks by one, or a few, or stands
+ * still. */
 void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
     int last = -1;
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
     if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
-    if (!side_by_side(v, last)) return;
+    if (!side_by_side(v, last) && !(v->machine->turns && lies_near(v, last))) return;
     int64_t e = v->nest->origin[last].extent;
-    int64_t width = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
+    int64_t width = e >= v->wide && side_by_side(v, last) ? v->wide : KN_MIN(e, v->lanes);
     ko_split(v, ko_position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
 }
 
@@ -124,16 +136,6 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     if (slot < 0) return;
     if (r < l) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
     ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
-}
-
-/* What is read lies near enough for a mask of lanes to be spread over it, what is stored side by side. */
-static bool lies_near(const ko_view *v, int origin) {
-    int64_t most = v->machine->mask_registers ? KO_NEAR : 1;
-    for (int i = 0; i < v->naccess; i++) {
-        int64_t s = ko_stride_in(v, &v->access[i], origin);
-        if (s < 0 || s > (v->access[i].stored ? 1 : most)) return false;
-    }
-    return true;
 }
 
 /* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
