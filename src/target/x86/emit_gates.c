@@ -68,14 +68,18 @@ static uint32_t eg_ends(const kx_writer *e, uint32_t at, uint32_t *gates) {
     return 0;
 }
 
-/* A LOAD to a register of vectors, of nothing but general registers and a constant: what is set up for it may be so
- * before the loads ahead of it. */
-static bool eg_stands_ahead(const kx_writer *e, kn_ref n) {
+/* A LOAD of nothing but general registers and a constant, the first of which stands at `from` in the list: what is set
+ * up for it may be so before the loads ahead of it, which do not read its register. */
+static bool eg_stands_ahead(const kx_writer *e, uint32_t from, uint32_t at) {
     const kn_graph *g = e->g;
+    kn_ref          n = e->p->list[at], o[KX_MAX_OPERANDS];
     const kx_value *v = &e->p->value[n];
     kx_spot         a;
     if (kg_op(g, n) != KN_OP_LOAD || kg_nsrc(g, n) < 3 || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) return false;
-    if (!v->needed || v->folded || v->part || v->same || v->bank != KX_BANK_VEC || v->reg < 0) return false;
+    if (!v->needed || v->folded || v->part || v->same || v->bank == KX_BANK_MASK || v->reg < 0) return false;
+    for (uint32_t i = from; i < at && v->bank == KX_BANK_GP; i++)
+        for (int k = kx_operands(e->p, e->p->list[i], o); k-- > 0;)
+            if (e->p->value[o[k]].bank == KX_BANK_GP && e->p->value[o[k]].reg == v->reg) return false;
     kx_address_of(g, kg_at(g, n, 0), &a);
     return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
 }
@@ -91,7 +95,7 @@ bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
     if (eg_ends(e, at, &gates)) return gates == p->value[n].uses;
     if (p->value[n].uses == 1) return kg_op(e->g, kg_at(e->g, x, 1)) == KN_OP_CONST; /* made without a flag changed */
     uint32_t to = at; /* or of LOADs one behind the other, for all of which it is tested once */
-    for (; to < p->n && eg_stands_ahead(e, p->list[to]) && kg_at(e->g, p->list[to], 2) == n; to++)
+    for (; to < p->n && eg_stands_ahead(e, at, to) && kg_at(e->g, p->list[to], 2) == n; to++)
         if (eg_is_moved(e, to)) break;
     return to - at == p->value[n].uses;
 }
@@ -112,7 +116,8 @@ void kx_open_gate(kx_writer *e, kn_ref n) {
     }
     kx_set_to(e, n, kg_at(g, n, 1), kx_dst(e, n));
     e->under = n;
-    for (; here && eg_stands_ahead(e, n) && at < e->p->n && eg_stands_ahead(e, e->p->list[at]); at++) {
+    here = here && eg_stands_ahead(e, e->at, e->at);
+    for (; here && at < e->p->n && eg_stands_ahead(e, e->at, at); at++) {
         if (eg_is_moved(e, at) || kg_at(g, e->p->list[at], 2) != gate) break;
         e->under = e->p->list[at];
         kx_set_to(e, e->under, kg_at(g, e->under, 1), kx_dst(e, e->under));
