@@ -58,11 +58,21 @@ static bool is_limited(const ko_view *v, int origin) {
     return false;
 }
 
+/* What is read lies one after the other, as what is stored does: a mask of lanes is one of what is read. */
+static bool reads_in_order(const ko_view *v, const int *loop, const int64_t *count, int n) {
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t next = 1;
+        for (int k = 0; k < n; next *= count[k++])
+            if (ko_stride_in(v, &v->access[i], loop[k]) != next) return false;
+    }
+    return true;
+}
+
 bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
-    bool    narrow = v->machine->vector_bytes / v->lanes < 4;
-    if (!v->machine->turns || v->narrow || v->ngate || v->outputs < v->nest->norigin) return false;
+    bool    narrow = v->machine->vector_bytes / v->lanes < 4, masked = v->ngate > 0;
+    if (!v->machine->turns || v->narrow || v->outputs < v->nest->norigin) return false;
     if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
@@ -74,8 +84,8 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         lanes *= some[count - 1];
         if (last) break;
     }
-    for (int k = 0; k < count; k++) /* bytes under masks go one by one */
-        if (narrow && is_limited(v, loop[k])) return false;
+    for (int k = 0; k < count && narrow; k++) masked |= is_limited(v, loop[k]);
+    if (masked && !reads_in_order(v, loop, some, count)) return false; /* what lies apart goes one by one then */
     if (count < 2 || lanes < v->lanes / 2 || !reads_near(v, loop, some, count)) return false;
     for (int k = 0; k < count; k++) { /* the inner ones last, so that the others are around them */
         int at = ko_position(v->nest, loop[k], KN_AXIS_LOOP);
