@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { EL_AWAY = 4096 }; /* bytes */
+
 static kx_ins el_place(kx_writer *e, kx_ins i, kn_ref at) {
     return kx_at_place(e, i, at);
 }
@@ -518,14 +520,27 @@ static int el_lanes_of(kx_writer *e, kn_ref gate, int w, int size) {
     return KX_K0;
 }
 
+/* The place is pages away from what is there, for some numbers of the loops: nothing is let through then, but where no
+ * memory is mapped a processor takes hundreds of cycles to find that out. */
+static bool el_is_away(const kn_graph *g, kn_ref place) {
+    int64_t size = kn_dsize(kg_dtype(g, place)), away = EL_AWAY / size;
+    kn_ref  idx = kg_at(g, place, 1);
+    return kg_min(g, idx) < -away || kg_max(g, idx) - away > kg_numel(g, kg_at(g, place, 0));
+}
+
 /* Lanes under a mask into d; the others are 0, or (AVX-512) what d has already. */
 static void el_load_masked(kx_writer *e, kn_ref n, int d, bool zero) {
     kn_ref gate = kg_at(e->g, n, 2);
     int    dt = kg_dtype(e->g, n), w = (int)kg_numel(e->g, n), bytes = KN_MAX(16, w * kn_dsize(dt));
     kx_ins i = kx_i2(el_masked_move(e, dt, false), bytes, d, KX_IN_MEM);
     if (e->avx512) {
-        int k = el_lanes_of(e, gate, w, kn_dsize(dt));
+        int     k = el_lanes_of(e, gate, w, kn_dsize(dt));
+        bool    away = el_is_away(e->g, kg_at(e->g, n, 0));
+        int32_t past = away ? kx_label(&e->code) : 0;
+        if (away && zero) kx_put(e, kx_i3(KX_VPXORD, bytes, d, d, d));
+        if (away) kx_put(e, kx_i2(w <= 16 ? KX_KORTESTW : KX_KORTESTQ, 0, k, k)), kx_jcc(e, KXCC_E, past);
         kx_put(e, kx_masked(el_place(e, i, kg_at(e->g, n, 0)), k, zero));
+        if (away) kx_here(e, past);
         return;
     }
     i = kx_i3((kx_form_id)i.form, bytes, d, el_mask_of(e, gate, w, kn_dsize(dt)), KX_IN_MEM);
