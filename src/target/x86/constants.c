@@ -1,10 +1,10 @@
 /* constants.c - registers of x86-64 that are left: constants are held in them, of innermost loops and of what stands
  * behind the loops of another, as what is computed of a product.
  *
- * A constant stands in the code's memory, where an instruction takes it from; some take it from registers only, and a
- * load beside those of data is one too many where little is computed. Takes a plan whose values have their registers.
- * What no value has goes to the constants of innermost loops, those worth most first, while the outermost loop runs
- * through which the register is free. They are lent as values of the frame are (kx_split). */
+ * A constant stands in the code's memory, where an instruction takes it from; some, and shuffles their tables, take it
+ * from registers only, and a load beside those of data is one too many where little is computed. Takes a plan whose
+ * values have their registers. What no value has goes to the constants of innermost loops, those worth most first, while
+ * the outermost loop runs through which the register is free. They are lent as values of the frame are (kx_split). */
 #include "target/x86/plan.h"
 
 #include <stdlib.h>
@@ -12,14 +12,16 @@
 enum { PART = 1, LOADED = 4 };
 
 typedef struct kc_use {
-    kn_ref node;
-    int    worth;
+    kn_ref  node;
+    int     worth;
+    uint8_t table; /* kx_split's */
 } kc_use;
 
 static int kc_by_worth(const void *a, const void *b) {
     const kc_use *x = a, *y = b;
     if (x->worth != y->worth) return x->worth > y->worth ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
+    if (x->node != y->node) return x->node < y->node ? -1 : 1;
+    return x->table < y->table ? -1 : x->table > y->table;
 }
 
 static bool kc_is_zero(const kn_graph *g, kn_ref n) {
@@ -54,45 +56,29 @@ static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
     }
 }
 
-/* A LOAD of every second lane, or from the last to the first, which a table of places serves. */
-static bool kc_wants_table(const kx_plan *p, kn_ref n) {
-    const kn_graph *g = p->g;
-    kx_spot         a;
-    if (!p->avx512 || kg_op(g, n) != KN_OP_LOAD || !kx_is_lanes(g, n) || p->value[n].part) return false;
-    if (kx_is_cell(g, kg_at(g, n, 0))) return false;
-    int size = kn_dsize(kg_dtype(g, n));
-    kx_address_of(g, kg_at(g, n, 0), &a);
-    int bytes = (int)kg_numel(g, n) * size;
-    if (a.places || size < 4 || bytes < 16) return false;
-    return a.step == 2 ? size == 8 || bytes > 16 : a.step == -1 && bytes > 4 * size;
+/* Whoever has that table already: a place in `use`, or `count`. */
+static int kc_table_of(const kx_plan *p, const kx_table *t, const kc_use *use, int count) {
+    kx_table has[KX_MAX_TABLES];
+    for (int at = 0; at < count; at++)
+        if (use[at].table && kx_tables_of(p, use[at].node, has) >= use[at].table &&
+            kx_same_table(&has[use[at].table - 1], t))
+            return at;
+    return count;
 }
 
-static bool kc_same_table(const kn_graph *g, kn_ref a, kn_ref b) {
-    kx_spot x, y;
-    kx_address_of(g, kg_at(g, a, 0), &x);
-    kx_address_of(g, kg_at(g, b, 0), &y);
-    return x.step == y.step && kg_numel(g, a) == kg_numel(g, b) &&
-           kn_dsize(kg_dtype(g, a)) == kn_dsize(kg_dtype(g, b)) &&
-           (x.step < 0 || kx_first_run(g, a, 2) == kx_first_run(g, b, 2));
-}
-
-/* One that has the table of x already: its place in `use`, or `count`. */
-static int kc_table_of(const kn_graph *g, kn_ref x, const kc_use *use, int count) {
-    int at = 0;
-    while (at < count && (kg_op(g, use[at].node) != KN_OP_LOAD || !kc_same_table(g, use[at].node, x))) at++;
-    return at;
-}
-
-/* The constants and tables of these places, those worth most first. `seen`: per node its place in `use` + 1; 0 before
- * and after. */
-static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, uint32_t *seen) {
-    int count = 0;
+/* The constants and tables of these places, those worth most first, `cap` at most. `seen`: per node its place in `use`
+ * + 1; 0 before and after. */
+static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, int cap, uint32_t *seen) {
+    kx_table table[KX_MAX_TABLES];
+    int      count = 0;
     for (uint32_t i = from; i < to; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed) continue;
-        if (kc_wants_table(p, x)) {
-            int at = kc_table_of(p->g, x, use, count);
-            if (at == count) use[count++] = (kc_use){x, 0};
+        int tables = p->value[x].same ? 0 : kx_tables_of(p, x, table);
+        for (int k = 0; k < tables; k++) {
+            int at = kc_table_of(p, &table[k], use, count);
+            if (at == count && count == cap) continue;
+            if (at == count) use[count++] = (kc_use){x, 0, (uint8_t)(k + 1)};
             use[at].worth += LOADED;
         }
         if (kg_op(p->g, x) != KN_OP_INS || p->value[x].step) continue;
@@ -100,18 +86,14 @@ static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, ui
             int    worth = kc_worth(p->g, x, k);
             kn_ref c     = kg_at(p->g, x, k);
             if (!worth) continue;
-            if (!seen[c]) use[count] = (kc_use){c, 0}, seen[c] = (uint32_t)++count;
+            if (!seen[c] && count == cap) continue;
+            if (!seen[c]) use[count] = (kc_use){c, 0, 0}, seen[c] = (uint32_t)++count;
             use[seen[c] - 1].worth += worth;
         }
     }
     for (int k = 0; k < count; k++) seen[use[k].node] = 0;
     qsort(use, (size_t)count, sizeof *use, kc_by_worth);
     return count;
-}
-
-static bool kc_within(const kx_plan *p, int l, int of) {
-    while (l >= 0 && l != of) l = p->loop[l].parent;
-    return l == of;
 }
 
 /* Vector registers that something has from that place of the loop on: its first, or the first behind the loops in it.
@@ -127,33 +109,26 @@ static uint32_t kc_taken(const kx_plan *p, int l, uint32_t start) {
     }
     for (int k = 0; k < p->nloop; k++) /* registers change hands there, those for vectors wait for scalars too */
         for (int b = 0; b < KX_BANKS; b++)
-            if (p->loop[k].shares[b] && kc_within(p, k, l)) return UINT32_MAX;
+            if (p->loop[k].shares[b] && kx_within(p, k, l)) return UINT32_MAX;
     for (size_t k = 0; k < p->nsplit; k++) {
         const kx_split *s    = &p->split[k];
         int             bank = p->value[s->value].bank;
         if (bank != KX_BANK_VEC && kg_op(p->g, s->value) != KN_OP_CONST) continue;
-        if (s->loop == l || (whole && kc_within(p, s->loop, l)) || (!s->behind && kc_within(p, l, s->loop)))
+        if (s->loop == l || (whole && kx_within(p, s->loop, l)) || (!s->behind && kx_within(p, l, s->loop)))
             taken |= 1u << s->reg;
     }
     return taken;
 }
 
-static bool kc_is_held(const kx_plan *p, kn_ref c, int l) {
+static bool kc_is_held(const kx_plan *p, const kc_use *use, int l) {
+    kx_table has[KX_MAX_TABLES];
+    if (use->table) {
+        kx_tables_of(p, use->node, has);
+        return kx_table_register(p, use->node, &has[use->table - 1]) >= 0;
+    }
     for (size_t k = 0; k < p->nsplit; k++)
-        if (!p->split[k].behind && kc_within(p, l, p->split[k].loop) &&
-            (p->split[k].table ? kg_op(p->g, c) == KN_OP_LOAD && kc_same_table(p->g, p->split[k].value, c)
-                               : p->split[k].value == c))
-            return true;
+        if (!p->split[k].behind && kx_within(p, l, p->split[k].loop) && p->split[k].value == use->node) return true;
     return false;
-}
-
-int kx_table_of(const kx_plan *p, kn_ref load) {
-    int reg = -1;
-    for (size_t k = 0; k < p->nsplit && kc_wants_table(p, load); k++)
-        if (p->split[k].table && kc_same_table(p->g, load, p->split[k].value) &&
-            kc_within(p, p->loop_of[p->value[load].at - 1], p->split[k].loop))
-            reg = p->split[k].reg;
-    return reg;
 }
 
 /* Of these constants those that no loop around `at` holds yet and that are worth that much, in registers that are free
@@ -163,11 +138,10 @@ static bool kc_hold(kx_plan *p, int at, int l, uint32_t start, const kc_use *use
     bool     whole = start == p->loop[l].open;
     for (int k = 0; k < kx_vectors(p, p->tight); k++) all |= 1u << k;
     for (int k = 0; k < count && all & ~taken && use[k].worth >= least; k++) {
-        bool table = kg_op(p->g, use[k].node) == KN_OP_LOAD;
-        if (kc_is_held(p, use[k].node, at) || (table && !whole)) continue;
+        if (kc_is_held(p, &use[k], at) || (use[k].table && !whole)) continue;
         int reg = __builtin_ctz(all & ~taken);
         if (!KN_GROW(kg_alloc(p->g), p->split, p->split_cap, p->nsplit + 1)) return kn_oom(p->f);
-        p->split[p->nsplit++] = (kx_split){.value = use[k].node, .loop = l, .reg = reg, .table = table,
+        p->split[p->nsplit++] = (kx_split){.value = use[k].node, .loop = l, .reg = reg, .table = use[k].table,
                                            .behind = whole ? 0 : start};
         p->used[KX_BANK_VEC] |= 1u << reg;
         taken |= 1u << reg;
@@ -184,18 +158,19 @@ static uint32_t kc_behind(const kx_plan *p, int l) {
 }
 
 bool kx_hold_constants(kx_plan *p) {
+    int       cap  = (int)p->size;
     kc_use   *use  = kn_zalloc(kg_alloc(p->g), p->size * sizeof *use);
     uint32_t *seen = kn_zalloc(kg_alloc(p->g), p->size * sizeof *seen);
     bool      ok   = (use && seen) || kn_oom(p->f);
     for (int l = 0; l < p->nloop && ok; l++) {
         if (!p->loop[l].inner) continue;
-        int around[KX_MAX_LOOPS], n = 0, count = kc_find(p, p->loop[l].open + 1, p->loop[l].close, use, seen);
+        int around[KX_MAX_LOOPS], n = 0, count = kc_find(p, p->loop[l].open + 1, p->loop[l].close, use, cap, seen);
         for (int a = l; a >= 0 && count; a = p->loop[a].parent) around[n++] = a;
         while (n-- > 0 && ok) ok = kc_hold(p, l, around[n], p->loop[around[n]].open, use, count, 0);
     }
     for (int l = 0; l < p->nloop && ok; l++) { /* then what is loaded several times each round */
         uint32_t behind = kc_behind(p, l);
-        int      count  = behind ? kc_find(p, behind, p->loop[l].close, use, seen) : 0;
+        int      count  = behind ? kc_find(p, behind, p->loop[l].close, use, cap, seen) : 0;
         if (count) ok = kc_hold(p, l, l, behind, use, count, 3 * LOADED);
     }
     kn_free(kg_alloc(p->g), use, p->size * sizeof *use);

@@ -429,7 +429,8 @@ static void em_lend(kx_writer *e, int loop, uint32_t behind) {
         const kx_split *s = &e->p->split[k];
         if (s->loop != loop || s->away || s->behind != behind) continue;
         if (s->table) {
-            kx_emit_table(e, s->value, s->reg);
+            kx_table t[KX_MAX_TABLES];
+            if (kx_tables_of(e->p, s->value, t) >= s->table) kx_put_table(e, &t[s->table - 1], s->reg);
             continue;
         }
         if (em_is_const(e, s->value))

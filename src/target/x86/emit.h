@@ -87,7 +87,9 @@ void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
 void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
 void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */
 void kx_emit_load(kx_writer *e, kn_ref n);
-void kx_emit_table(kx_writer *e, kn_ref load, int reg); /* the places of a LOAD's lanes */
+/* The table of a LOAD's shuffle: the register that holds it, or `scratch`, which has it now. */
+int  kx_load_table(kx_writer *e, kn_ref load, const kx_table *t, int scratch);
+void kx_put_table(kx_writer *e, const kx_table *t, int reg);
 void kx_emit_store(kx_writer *e, kn_ref n);
 void kx_emit_divide(kx_writer *e, kn_ref n);
 void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n is without its gate */

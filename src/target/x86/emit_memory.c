@@ -135,10 +135,21 @@ static kx_ins el_further(const kx_ins *m, int64_t bytes) {
     return i;
 }
 
-static int32_t el_pool_places(kx_writer *e, const int *place, int w, int size) {
-    uint8_t data[64] = {0};
-    for (int l = 0; l < w; l++) data[l * size] = (uint8_t)place[l];
-    return kx_pool(e, data, (size_t)(w * size));
+void kx_put_table(kx_writer *e, const kx_table *t, int reg) {
+    kx_load_bits(e, reg, t->bytes, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, t->at, t->bytes), 0));
+}
+
+int kx_load_table(kx_writer *e, kn_ref load, const kx_table *t, int scratch) {
+    int reg = kx_table_register(e->p, load, t);
+    if (reg >= 0) return reg;
+    kx_put_table(e, t, scratch);
+    return scratch;
+}
+
+/* The lanes of register d, and of x, that table k of the LOAD says, into d. */
+static kx_ins el_shuffle(kx_writer *e, kn_ref n, const kx_table *t, int d, int x) {
+    bool dbl = kn_dsize(kg_dtype(e->g, n)) == 8;
+    return kx_i3(dbl ? KX_VPERMT2PD : KX_VPERMT2PS, t->bytes, d, kx_load_table(e, n, t, e->v0), x);
 }
 
 /* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes, or two lanes, and those into the register. */
@@ -161,106 +172,63 @@ void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_
     }
 }
 
-/* Of w lanes `step` apart, where they are when runs before that one are in the first register, in their places, and
- * that run is in the second; returns where in memory it starts, by the first run, which begins `before` the first lane.
- * Without that (-1) the last run ends with the last lane. */
-static int el_find_places(int *place, int w, int step, int run, int before) {
-    int start = run < step - 1 || before >= 0 ? run * w : (w - 1) * (step - 1);
-    for (int l = 0; l < w; l++) {
-        int at   = KN_MAX(before, 0) + l * step;
-        place[l] = run == 1 && at < w ? at : at < run * w ? l : w + at - start;
-        place[l] = KN_MIN(place[l], 2 * w - 1); /* of a run to come */
-    }
-    return start;
-}
-
-void kx_emit_table(kx_writer *e, kn_ref load, int reg) {
-    int     w = (int)kg_numel(e->g, load), size = kn_dsize(kg_dtype(e->g, load)), place[16];
-    kx_spot a;
-    kx_address_of(e->g, kg_at(e->g, load, 0), &a);
-    if (a.step > 0) el_find_places(place, w, 2, 1, kx_first_run(e->g, load, 2));
-    for (int l = 0; l < w && a.step < 0; l++) place[l] = w - 1 - l;
-    kx_load_bits(e, reg, w * size, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
-}
-
-/* Every second lane, or from the last to the first, the table of which is in a register. False: it is not. */
+/* Lanes from the last to the first, the table of which is in a register. False: it is not. */
 static bool el_load_by_table(kx_writer *e, kn_ref n, int d, int64_t step, const kx_ins *m) {
-    int size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = kx_table_of(e->p, n);
+    kx_table table[KX_MAX_TABLES];
+    int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), reg = -1;
+    if (step == -1 && kx_tables_of(e->p, n, table)) reg = kx_table_register(e->p, n, table);
     if (reg < 0) return false;
-    if (step < 0) {
-        kx_ins all = el_further(m, (1 - w) * size);
-        kx_put(e, el_like(kx_i3(size == 8 ? KX_VPERMPD : KX_VPERMPS, w * size, d, reg, KX_IN_MEM), &all));
-        return true;
-    }
-    int    before = kx_first_run(e->g, n, 2);
-    kx_ins first = el_further(m, -KN_MAX(before, 0) * size), last = el_further(&first, (w - (before < 0)) * size);
-    kx_load_bits(e, d, w * size, first);
-    kx_put(e, el_like(kx_i3(size == 8 ? KX_VPERMT2PD : KX_VPERMT2PS, w * size, d, reg, KX_IN_MEM), &last));
+    kx_ins all = el_further(m, (1 - w) * size);
+    kx_put(e, el_like(kx_i3(size == 8 ? KX_VPERMPD : KX_VPERMPS, w * size, d, reg, KX_IN_MEM), &all));
     return true;
 }
 
 /* The largest distance of lanes that are shuffled to their places: further apart they are loaded one by one. */
 static int el_most_apart(const kx_writer *e, int dt, int w) {
     if (!e->avx512) return kn_dsize(dt) == 4 ? 2 : 1;
-    return w == 16 ? KX_IN_TURNS : 4;
+    return w == 16 ? KX_IN_TURNS : KX_APART;
 }
 
 /* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, 8 of sixteen, of which nothing lies outside the buffer;
  * each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
-    int    size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), before = kx_first_run(e->g, n, step);
-    int    bytes = w * size, from = e->v0, to = d, place[16];
-    bool   dbl   = size == 8;
-    kx_ins first = el_further(m, -KN_MAX(before, 0) * size);
-    if (!e->avx512 || (bytes == 16 && step == 2 && !dbl)) {
-        kx_load_bits(e, from, bytes, first);
+    int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), before = kx_first_run(e->g, n, step);
+    int      bytes = w * size, place[16];
+    kx_table table[KX_MAX_TABLES];
+    kx_ins   first = el_further(m, -KN_MAX(before, 0) * size);
+    if (!kx_tables_of(e->p, n, table)) {
+        kx_load_bits(e, e->v0, bytes, first);
         kx_ins last = el_further(&first, bytes - (before < 0) * size);
         int    pick = before < 0 ? 0xd8 : before ? 0xdd : 0x88; /* 0 2 1 3, 1 3 1 3, 0 2 0 2 */
-        kx_put(e, el_like(kx_imm(kx_i4(KX_VSHUFPS, bytes, d, from, KX_IN_MEM, 0), pick), &last));
+        kx_put(e, el_like(kx_imm(kx_i4(KX_VSHUFPS, bytes, d, e->v0, KX_IN_MEM, 0), pick), &last));
         if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8));
         return;
     }
-    kx_load_bits(e, from, bytes, first);
+    kx_load_bits(e, d, bytes, first);
     for (int run = 1; run < step; run++) {
-        int start = el_find_places(place, w, step, run, before);
-        kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
-        kx_ins table = el_further(&first, (int64_t)start * size);
-        kx_put(e, el_like(kx_i3(dbl ? KX_VPERMI2PD : KX_VPERMI2PS, bytes, to, from, KX_IN_MEM), &table));
-        int t = from;
-        from  = to;
-        to    = t;
+        kx_ins next = el_further(&first, (int64_t)kx_find_places(place, w, step, run, before) * size);
+        kx_put(e, el_like(el_shuffle(e, n, &table[run - 1], d, KX_IN_MEM), &next));
     }
-    kx_move_vec(e, d, from, bytes);
 }
 
 /* Lanes of four or eight bytes at places that are known, from up to four runs; a run of fewer than all lanes where they
  * lie so near. AVX-512. */
-static void el_load_places(kx_writer *e, kn_ref n, int d, const int32_t *place, const kx_ins *m) {
-    int     size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, each = w, runs;
-    int     from = e->v0, to = d, at[16];
-    int32_t start[KX_PLACE_RUNS];
-    while ((runs = kx_runs_of(place, w, each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS) each /= 2;
-    kx_load_bits(e, from, each * size, el_further(m, (int64_t)start[0] * size));
-    for (int r = 1; r < KN_MAX(runs, 2); r++) {
-        for (int l = 0; l < w; l++) {
-            bool last = r < runs && place[l] >= start[r] && place[l] < start[r] + each, first = r == 1;
-            for (int k = 0; k < r; k++) last &= place[l] < start[k] || place[l] >= start[k] + each; /* not there yet */
-            at[l] = last ? w + place[l] - start[r] : first ? KN_MIN(KN_MAX(place[l] - start[0], 0), w - 1) : l;
-        }
-        kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, at, w, size), 0));
-        kx_form_id form = size == 8 ? KX_VPERMI2PD : KX_VPERMI2PS;
-        kx_ins     run  = el_further(m, (int64_t)start[KN_MIN(r, runs - 1)] * size);
+static void el_load_places(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
+    int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), each;
+    int32_t  start[KX_PLACE_RUNS], place[KN_MAX_LANES];
+    int      runs = kx_runs_at(e->p, n, place, &each, start);
+    kx_table table[KX_MAX_TABLES];
+    int      count = kx_tables_of(e->p, n, table);
+    kx_load_bits(e, d, each * size, el_further(m, (int64_t)start[0] * size));
+    for (int k = 0; k < count; k++) {
+        kx_ins run = el_further(m, (int64_t)start[KN_MIN(k + 1, runs - 1)] * size);
         if (runs > 1 && each == w) {
-            kx_put(e, el_like(kx_i3(form, bytes, to, from, KX_IN_MEM), &run));
-        } else {
-            if (runs > 1) kx_load_bits(e, e->v2, each * size, run);
-            kx_put(e, kx_i3(form, bytes, to, from, runs > 1 ? e->v2 : from));
+            kx_put(e, el_like(el_shuffle(e, n, &table[k], d, KX_IN_MEM), &run));
+            continue;
         }
-        int t = from;
-        from  = to;
-        to    = t;
+        if (runs > 1) kx_load_bits(e, e->v2, each * size, run);
+        kx_put(e, el_shuffle(e, n, &table[k], d, runs > 1 ? e->v2 : d));
     }
-    kx_move_vec(e, d, from, bytes);
 }
 
 /* The sixteen bytes of a register from the last to the first. */
@@ -332,27 +300,21 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
 /* Lanes of four bytes, `step` apart, under a mask, 0 where it is closed: as el_load_apart, each run under what the mask
  * says of the lanes that it has. rcx and rdx stay what they are: m may stand on them. */
 static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
-    int      size = 4, w = (int)kg_numel(e->g, n), bytes = w * size, place[16];
-    int      k = kx_mask(e, kg_at(e->g, n, 2), KX_K0), from = e->v0, to = d;
+    int      w = (int)kg_numel(e->g, n), bytes = w * 4, k = kx_mask(e, kg_at(e->g, n, 2), KX_K0);
+    kx_table table[KX_MAX_TABLES];
     uint64_t lanes = 0;
+    kx_tables_of(e->p, n, table);
     for (int l = 0; l < w; l++) lanes |= (uint64_t)1 << l * step;
     kx_put(e, kx_i2(KX_KMOVQ_RK, 0, KX_A, k));
     kx_put(e, el_pool_of(e, kx_i3(KX_PDEP, 8, KX_A, KX_A, KX_IN_MEM), lanes, 8, 8));
     for (int run = 0; run < step; run++) {
-        int    into = run ? e->v2 : from;
+        int    into = run ? e->v2 : d;
         kx_ins at   = el_further(m, (int64_t)run * bytes);
         if (run) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_A, 0), w));
         kx_put(e, kx_i2(KX_KMOVQ_KR, 0, KX_K0, KX_A));
         kx_put(e, kx_masked(el_like(kx_i2(KX_VMOVUPS, bytes, into, KX_IN_MEM), &at), KX_K0, true));
-        if (!run) continue;
-        el_find_places(place, w, step, run, 0);
-        kx_load_bits(e, to, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
-        kx_put(e, kx_i3(KX_VPERMI2PS, bytes, to, from, into));
-        int t = from;
-        from  = to;
-        to    = t;
+        if (run) kx_put(e, el_shuffle(e, n, &table[run - 1], d, into));
     }
-    kx_move_vec(e, d, from, bytes);
 }
 
 /* One element for all lanes whose gate is open; the others stay. */
@@ -628,9 +590,10 @@ bool kx_alternates(bool avx512, int dtype, int64_t lanes) {
 
 /* Every second lane of registers a and b, one behind the other: the even ones, or the odd ones. */
 static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
-    int size = kx_held_size(e->p, kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size, place[32];
-    int d = kx_dst(e, n), x = kx_get(e, a, bytes, e->v1, n), y = kx_get(e, b, bytes, e->v2, n);
-    if (size > 2 && (!e->avx512 || bytes == 16)) {
+    int      size = kx_held_size(e->p, kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size;
+    kx_table table[KX_MAX_TABLES];
+    int      d = kx_dst(e, n), x = kx_get(e, a, bytes, e->v1, n), y = kx_get(e, b, bytes, e->v2, n);
+    if (!kx_tables_of(e->p, n, table)) {
         kx_put(e, size == 8 ? kx_i3(odd ? KX_VUNPCKHPD : KX_VUNPCKLPD, bytes, d, x, y)
                             : kx_imm(kx_i4(KX_VSHUFPS, bytes, d, x, y, 0), odd ? 0xdd : 0x88));
         if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8)); /* halves, each in order */
@@ -639,11 +602,15 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
     }
     static const kx_form_id over_places[] = {[2] = KX_VPERMI2W, [4] = KX_VPERMI2PS, [8] = KX_VPERMI2PD};
     static const kx_form_id over_lanes[]  = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};
-    for (int l = 0; l < w; l++) place[l] = (2 * l + odd) ^ (d == y && d != x ? w : 0);
-    int at = d == x || d == y ? e->v0 : d;
-    kx_load_bits(e, at, bytes, kx_mem_label(kx_i(KX_MOV, 8), el_pool_places(e, place, w, size), 0));
+    int held = kx_table_register(e->p, n, table);
+    if (held < 0 && d == y && d != x) /* a table of its own: what is there already is the second */
+        for (int l = 0; l < w; l++) table->at[l * size] ^= (uint8_t)w;
+    int at = held >= 0 ? held : d == x || d == y ? e->v0 : d, to = held >= 0 && d == y && d != x ? e->v0 : d;
+    if (held < 0) kx_put_table(e, table, at);
+    if (held >= 0 && d != x) kx_move_vec(e, to, x, bytes);
     kx_put(e, at == d ? kx_i3(over_places[size], bytes, d, x, y)
-                      : kx_i3(over_lanes[size], bytes, d, at, d == x ? y : x));
+                      : kx_i3(over_lanes[size], bytes, to, at, held < 0 && d != x ? x : y));
+    kx_move_vec(e, d, to, bytes);
     kx_done(e, n, d);
 }
 
@@ -759,7 +726,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     if (spot.places)
         el_gather(e, n, d, spot.places, 0, 0, &m);
     else if (spot.stack && kn_dsize(dt) >= 4)
-        el_load_places(e, n, d, place, &m);
+        el_load_places(e, n, d, &m);
     else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))

@@ -33,23 +33,20 @@ static kx_ins et_pool(const et_turns *t, kx_ins i, const void *data) {
 }
 
 /* Lanes of two bytes and more: row k joins those before it, which are in their places. */
-static void et_join(const et_turns *t, int to) {
+static void et_join(const et_turns *t, const kx_table *table, int to) {
     static const kx_form_id first[] = {[2] = KX_VPERMI2W, [4] = KX_VPERMI2PS, [8] = KX_VPERMI2PD};
     static const kx_form_id next[]  = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};
     kx_writer              *e       = t->e;
-    for (int k = 1; k < t->rows; k++) {
-        uint8_t place[64] = {0};
-        for (int l = 0; l < t->w; l++) {
-            int of = et_row_of(t, l), from = et_place_of(t, l);
-            place[l * t->size] = (uint8_t)(of == k ? t->w + from : k == 1 ? from : l);
-        }
-        int32_t table = kx_pool(e, place, (size_t)t->bytes);
-        int     at    = k == 1 ? to : e->v2;
-        kx_load_bits(e, at, t->bytes, kx_mem_label(kx_i(KX_MOV, 8), table, 0));
-        if (k == 1)
-            kx_put(e, kx_i3(first[t->size], t->bytes, to, et_row(t, 0, e->v1), et_row(t, 1, e->v2)));
-        else
-            kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, k, e->v1)));
+    int                     at      = kx_load_table(e, t->load, &table[0], to);
+    if (at == to) {
+        kx_put(e, kx_i3(first[t->size], t->bytes, to, et_row(t, 0, e->v1), et_row(t, 1, e->v2)));
+    } else {
+        kx_move_vec(e, to, et_row(t, 0, e->v1), t->bytes);
+        kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, 1, e->v2)));
+    }
+    for (int k = 2; k < t->rows; k++) {
+        at = kx_load_table(e, t->load, &table[k - 1], e->v2);
+        kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, k, e->v1)));
     }
 }
 
@@ -109,6 +106,7 @@ static void et_blend(const et_turns *t, int to) {
 
 void kx_emit_turns(kx_writer *e, kn_ref load) {
     et_turns t = {.e = e, .load = load, .size = kn_dsize(kg_dtype(e->g, load)), .w = (int)kg_numel(e->g, load)};
+    kx_table table[KX_MAX_TABLES];
     kx_spot  spot;
     kx_address_of(e->g, kg_at(e->g, load, 0), &spot);
     t.rows  = kx_operands(e->p, load, t.row);
@@ -119,9 +117,9 @@ void kx_emit_turns(kx_writer *e, kn_ref load) {
         et_unpack(&t, to);
     else if (!e->avx512)
         et_blend(&t, to);
-    else if (t.size == 1)
-        et_join_bytes(&t, to);
+    else if (kx_tables_of(e->p, load, table))
+        et_join(&t, table, to);
     else
-        et_join(&t, to);
+        et_join_bytes(&t, to);
     kx_done(e, load, to);
 }

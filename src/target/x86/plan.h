@@ -60,7 +60,8 @@ typedef struct kx_loop {
 typedef struct kx_split {
     kn_ref   value;
     int      loop, reg;
-    bool     away, written, table;
+    bool     away, written;
+    uint8_t  table; /* 1 + the number of it among the LOAD's, 0: no table */
     uint32_t behind; /* 0: all the time */
 } kx_split;
 
@@ -146,7 +147,22 @@ bool kx_put_split(kx_plan *p, kn_ref v, int loop, int reg, bool away, bool writt
 int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers values may have: 0 to that */
 /* constants.c: what is left of the vector registers is lent to constants. */
 bool kx_hold_constants(kx_plan *p);
-int  kx_table_of(const kx_plan *p, kn_ref load); /* the register with the table of places that it wants, or -1 */
+bool kx_within(const kx_plan *p, int loop, int of); /* the loop is that one, or stands in it */
+
+/* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane. */
+enum { KX_MAX_TABLES = KX_IN_TURNS };
+typedef struct kx_table {
+    uint8_t bytes, at[64];
+} kx_table;
+int  kx_tables_of(const kx_plan *p, kn_ref load, kx_table *out); /* how many; 0: it is made otherwise */
+bool kx_same_table(const kx_table *a, const kx_table *b);
+int  kx_table_register(const kx_plan *p, kn_ref load, const kx_table *t); /* that holds it there, -1 none */
+/* Of w lanes `step` apart, where they are when runs before that one are in the first register, in their places, and
+ * that run is in the second; returns where in memory it starts, by the first run, which begins `before` the first lane.
+ * Without that (-1) the last run ends with the last lane. */
+int kx_find_places(int *place, int w, int step, int run, int before);
+/* The runs of a LOAD from known places, as kx_runs_of: of *each elements. */
+int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t *start);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
 void kx_plan_free(kx_plan *p);
