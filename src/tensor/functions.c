@@ -33,7 +33,8 @@ static kn_ref fn_grid(const kt_call *c, kn_ref x, double magic) {
  * product on a grid, and b what is left of it, by products of few bits that are exact; b is computed of an x within
  * bounds beyond which e^x is 0 or infinite, and is a constant to the gradient, which 2^a has. 2^a is halved, and finite
  * where e^x is; the other factor is below 2, where it has one more digit. Some grid steps more make that factor one
- * that the dtype holds to 2^-34 (2^-70). */
+ * that the dtype holds to 2^-34 (2^-70). -0 is added to their product, which it leaves as it is: where that is
+ * subnormal, a Zen 4 takes twenty cycles for a product and none for a sum (docs/decisions.md). */
 kn_ref kt_exp(const kt_call *c, kn_ref x) {
     if (!x) return 0;
     bool   wide = kg_dtype(c->g, x) == KN_F64;
@@ -49,7 +50,7 @@ kn_ref kt_exp(const kt_call *c, kn_ref x) {
     kn_ref d1 = fn_grid(c, d, wide ? 0x1.8p36 : 0x1.8p18), d2 = fn_op(c, KN_OP_SUB, d, d1);
     kn_ref b = fn_fma(c, d1, fn_num(c, x, tail), fn_fma(c, d1, fn_num(c, x, lead), minus_a));
     b        = fn_fma(c, fn_fma(c, d2, log2e, b), fn_num(c, x, two * LN_2), fn_num(c, x, two));
-    return fn_op(c, KN_OP_MUL, kg_op1(c->g, KN_OP_EXP2, half), kg_op1(c->g, KN_OP_DETACH, b));
+    return fn_fma(c, kg_op1(c->g, KN_OP_EXP2, half), kg_op1(c->g, KN_OP_DETACH, b), fn_num(c, x, -0.0));
 }
 
 /* e^z of a softmax, where z <= 0 and values far below 1 do not matter: off by |z| half units in the last place. */
