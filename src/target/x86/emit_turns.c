@@ -2,7 +2,8 @@
  *
  * Register k of the result takes its lane p from row (k w + p) mod rows, at (k w + p) / rows. AVX-512 brings the rows
  * in one after the other, each by a shuffle of two registers, or, bytes, one that makes the other places zero; AVX2
- * moves the lanes of each row to their places and blends them. Two rows of sixteen bytes are one instruction. */
+ * moves the lanes of each row to their places and blends them. Rows that are one register, as of what is repeated, come
+ * in together. Two rows of sixteen bytes are one instruction. */
 #include "target/x86/emit.h"
 
 #include <string.h>
@@ -16,15 +17,16 @@ bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes) {
 
 typedef struct et_turns {
     kx_writer *e;
-    kn_ref     load, row[KX_MAX_OPERANDS];
-    int        rows, part, size, w, bytes; /* part: register of the result; size: of a lane */
+    kn_ref     load, row[KX_MAX_OPERANDS]; /* registers, */
+    uint8_t    own[KX_MAX_OPERANDS];       /* which of them each row is in */
+    int        n, rows, part, size, w, bytes; /* n: of registers; part: register of the result; size: of a lane */
 } et_turns;
 
 static int et_row(const et_turns *t, int k, int scratch) {
     return kx_get(t->e, t->row[k], t->bytes, scratch, t->load);
 }
 
-static int et_row_of(const et_turns *t, int lane) { return (t->part * t->w + lane) % t->rows; }
+static int et_row_of(const et_turns *t, int lane) { return t->own[(t->part * t->w + lane) % t->rows]; }
 static int et_place_of(const et_turns *t, int lane) { return (t->part * t->w + lane) / t->rows; }
 
 static kx_ins et_pool(const et_turns *t, kx_ins i, const void *data) {
@@ -38,13 +40,19 @@ static void et_join(const et_turns *t, const kx_table *table, int to) {
     static const kx_form_id next[]  = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};
     kx_writer              *e       = t->e;
     int                     at      = kx_load_table(e, t->load, &table[0], to);
+    if (t->n == 1 && (t->bytes > 16 || t->size == 2)) {
+        static const kx_form_id alone[] = {[2] = KX_VPERMW, [4] = KX_VPERMPS, [8] = KX_VPERMPD};
+        kx_put(e, kx_i3(alone[t->size], t->bytes, to, at, et_row(t, 0, e->v1)));
+        return;
+    }
     if (at == to) {
-        kx_put(e, kx_i3(first[t->size], t->bytes, to, et_row(t, 0, e->v1), et_row(t, 1, e->v2)));
+        int x = et_row(t, 0, e->v1), y = t->n == 1 ? x : et_row(t, 1, e->v2);
+        kx_put(e, kx_i3(first[t->size], t->bytes, to, x, y));
     } else {
         kx_move_vec(e, to, et_row(t, 0, e->v1), t->bytes);
-        kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, 1, e->v2)));
+        kx_put(e, kx_i3(next[t->size], t->bytes, to, at, t->n == 1 ? to : et_row(t, 1, e->v2)));
     }
-    for (int k = 2; k < t->rows; k++) {
+    for (int k = 2; k < t->n; k++) {
         at = kx_load_table(e, t->load, &table[k - 1], e->v2);
         kx_put(e, kx_i3(next[t->size], t->bytes, to, at, et_row(t, k, e->v1)));
     }
@@ -55,13 +63,14 @@ static void et_unpack(const et_turns *t, int to) {
     static const uint16_t forms[9][2] = {[1] = {KX_VPUNPCKLBW, KX_VPUNPCKHBW}, [2] = {KX_VPUNPCKLWD, KX_VPUNPCKHWD},
                                          [4] = {KX_VUNPCKLPS, KX_VUNPCKHPS},   [8] = {KX_VUNPCKLPD, KX_VUNPCKHPD}};
     kx_writer *e = t->e;
-    kx_put(e, kx_i3((kx_form_id)forms[t->size][t->part], 16, to, et_row(t, 0, e->v1), et_row(t, 1, e->v2)));
+    int x = et_row(t, 0, e->v1), y = t->n == 1 ? x : et_row(t, 1, e->v2);
+    kx_put(e, kx_i3((kx_form_id)forms[t->size][t->part], 16, to, x, y));
 }
 
 /* Bytes: sixteen of the result are of sixteen of each row. */
 static void et_join_bytes(const et_turns *t, int to) {
     kx_writer *e = t->e;
-    for (int k = 0; k < t->rows; k++) {
+    for (int k = 0; k < t->n; k++) {
         uint8_t block[64] = {0}, pick[64];
         int     x = et_row(t, k, e->v1), at = k ? e->v2 : to;
         bool    moves = false;
@@ -84,7 +93,7 @@ static void et_join_bytes(const et_turns *t, int to) {
 /* AVX2, lanes of four and eight bytes. */
 static void et_blend(const et_turns *t, int to) {
     kx_writer *e = t->e;
-    for (int k = 0; k < t->rows; k++) {
+    for (int k = 0; k < t->n; k++) {
         uint32_t place[8] = {0};
         int      mask = 0, pick = 0, x = et_row(t, k, e->v1), at = k ? e->v2 : to;
         for (int l = 0; l < t->w; l++) {
@@ -109,7 +118,8 @@ void kx_emit_turns(kx_writer *e, kn_ref load) {
     kx_table table[KX_MAX_TABLES];
     kx_spot  spot;
     kx_address_of(e->g, kg_at(e->g, load, 0), &spot);
-    t.rows  = kx_operands(e->p, load, t.row);
+    t.rows  = kx_rows_of(e->p, load);
+    t.n     = kx_registers_of(e->p, load, t.row, t.own);
     t.part  = (int)spot.disp / t.w;
     t.bytes = t.w * t.size;
     int to  = kx_dst(e, load) == e->v1 ? e->v0 : kx_dst(e, load);

@@ -290,6 +290,16 @@ int kx_rows_of(const kx_plan *p, kn_ref load) {
     return (int)a.step;
 }
 
+int kx_registers_of(const kx_plan *p, kn_ref load, kn_ref *row, uint8_t *own) {
+    int rows = kx_operands(p, load, row), n = 0;
+    for (int k = 0; k < rows; k++) {
+        own[k] = 0;
+        while (own[k] < n && kx_name(p, row[own[k]]) != kx_name(p, row[k])) own[k]++;
+        if (own[k] == n) row[n++] = row[k];
+    }
+    return n;
+}
+
 static bool pl_same_run(const kx_plan *p, kn_ref store, kn_ref load) {
     return p->loop_of[p->value[store].at - 1] == p->loop_of[p->value[load].at - 1];
 }

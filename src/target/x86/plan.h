@@ -134,6 +134,8 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out);
 
 /* A LOAD from registers that are put in turns: how many, which are its operands; else 1. */
 int kx_rows_of(const kx_plan *p, kn_ref load);
+/* The registers that those rows are in, each once, and of each row which it is. */
+int kx_registers_of(const kx_plan *p, kn_ref load, kn_ref *row, uint8_t *own);
 
 /* Sequences that write the result before they have read all sources. */
 bool kx_writes_early(const kx_plan *p, kn_ref n);

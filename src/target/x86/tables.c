@@ -49,26 +49,27 @@ static int tb_places(const kx_plan *p, kn_ref load, int w, int size, kx_table *o
 }
 
 /* Rows that are put in turns: lane l of register `part` is of row (part w + l) mod rows. */
-static int tb_turns(int rows, int part, int w, int size, kx_table *out) {
-    int at[64];
-    for (int k = 1; k < rows; k++) {
+static int tb_turns(const kx_plan *p, kn_ref load, int rows, int part, int w, kx_table *out) {
+    kn_ref  row[KX_MAX_OPERANDS];
+    uint8_t own[KX_MAX_OPERANDS];
+    int     n = kx_registers_of(p, load, row, own), size = kn_dsize(kg_dtype(p->g, load)), at[64];
+    if (size == 1 || (rows == 2 && w * size == 16)) return 0;
+    for (int k = 1; k < KN_MAX(n, 2); k++) {
         for (int l = 0; l < w; l++) {
-            int of = (part * w + l) % rows, from = (part * w + l) / rows;
+            int of = own[(part * w + l) % rows], from = (part * w + l) / rows;
             at[l] = of == k ? w + from : k == 1 ? from : l;
         }
         tb_put(&out[k - 1], at, w, size);
     }
-    return rows - 1;
+    return KN_MAX(n, 2) - 1;
 }
 
 /* Of registers that the plan takes in place of memory. */
 static int tb_of_parts(const kx_plan *p, kn_ref load, const kx_spot *a, int w, kx_table *out) {
     const kn_graph *g = p->g;
     kx_spot         from;
-    int             rows = kx_rows_of(p, load), size = kn_dsize(kg_dtype(g, load)), at[64];
-    if (rows > 1)
-        return size == 1 || (rows == 2 && w * size == 16) ? 0 : tb_turns(rows, (int)a->disp / w, w, size, out);
-    size = kx_held_size(p, kg_dtype(g, load));
+    int             rows = kx_rows_of(p, load), size = kx_held_size(p, kg_dtype(g, load)), at[64];
+    if (rows > 1) return tb_turns(p, load, rows, (int)a->disp / w, w, out);
     if (!p->value[load].other || a->step == 1 || (size > 2 && w * size == 16)) return 0;
     kx_address_of(g, kg_at(g, p->value[load].part, 0), &from);
     for (int l = 0; l < w; l++) at[l] = 2 * l + (int)(a->disp - from.disp);
