@@ -520,7 +520,7 @@ static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, 
 /* Of one of the instructions of a load or store. */
 static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine *m) {
     int lane = lane_of(h, s);
-    if (!jumps(h, s, lane)) return 0.5;
+    if (!jumps(h, s, lane)) return s->store ? 0.75 : 0.5;
     double turns = shuffles(h, s, m, lane);
     if (turns > 0) return turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
