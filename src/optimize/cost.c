@@ -361,13 +361,13 @@ static bool in_order(const ko_shape *h, const ko_site *s) {
 /* Cycles for a register of joined lanes, which a few runs are shuffled for; 0: they are far apart. */
 static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m) {
     int64_t bytes = m->vector_bytes, lanes = (s->size < 4 ? KN_MIN(bytes, 16) : bytes) / s->size, left = lanes;
-    double  reach = 1, parts = s->size < 4 ? (double)bytes / 16 : 1;
+    int64_t all = h->nest->loop[h->chain[0]].extent, whole = ko_vectors(all, KN_MAX(bytes / s->size, 1));
+    double  reach = 1, parts = (double)ko_vectors(all, KN_MAX(lanes, 1)) / (double)whole; /* bytes go by sixteen */
     if (s->store || (s->size >= 4 && !m->mask_registers)) return 0;
     for (int k = 0; k < h->nchain; k++) {
         int     o    = h->nest->loop[h->chain[k]].origin;
         int64_t some = KN_MIN(left, h->each[k]);
-        double  all  = s->stride[o] < JUMPS ? (double)s->stride[o] * (double)(some - 1) : s->reach[o];
-        reach += all;
+        reach += s->stride[o] < JUMPS ? (double)s->stride[o] * (double)(some - 1) : s->reach[o];
         left = left % h->each[k] ? left / h->each[k] + 2 : left / h->each[k];
     }
     double runs = (double)(int64_t)((reach + (double)lanes - 1) / (double)lanes);

@@ -77,16 +77,17 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
         if (o < 0) break;
-        int64_t e     = v->nest->origin[o].extent;
-        bool    last  = e * lanes > MOST_JOINED * v->lanes || count + 1 == KN_COUNT(loop);
-        loop[count]   = o;
-        some[count++] = last ? some_of(v, e, lanes) : e;
-        lanes *= some[count - 1];
+        int64_t e    = v->nest->origin[o].extent;
+        bool    last = e * lanes > MOST_JOINED * v->lanes || count + 1 == KN_COUNT(loop);
+        loop[count]  = o;
+        some[count]  = last ? some_of(v, e, lanes) : e;
+        if (!reads_near(v, loop, some, count + 1)) break;
+        lanes *= some[count++];
         if (last) break;
     }
     for (int k = 0; k < count && narrow; k++) masked |= is_limited(v, loop[k]);
     if (masked && !reads_in_order(v, loop, some, count)) return false; /* what lies apart goes one by one then */
-    if (count < 2 || lanes < v->lanes / 2 || !reads_near(v, loop, some, count)) return false;
+    if (count < 2 || lanes < v->lanes / 2) return false;
     for (int k = 0; k < count; k++) { /* the inner ones last, so that the others are around them */
         int at = ko_position(v->nest, loop[k], KN_AXIS_LOOP);
         if (at < 0 || !ko_split(v, at, some[k], KN_AXIS_UPCAST, opts, n, cap)) return false;
