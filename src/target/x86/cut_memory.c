@@ -459,7 +459,9 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
     kn_affine f;
     int64_t   at[KN_MAX_LANES] = {0}, least = INT64_MAX;
     int32_t   place[KN_MAX_LANES];
-    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
+    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), values = 0;
+    kn_ref    value[KN_AFFINE_MAX];
+    int64_t   by[KN_AFFINE_MAX];
     bool      still, scalars = true;
     if (!kg_affine(g, idx, &f)) return 0;
     for (int t = 0; t < f.n; t++) {
@@ -469,8 +471,9 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
         for (int i = 0; i + 1 < rank; i++) rows *= dims[i];
         if (!rank) continue;
         if (dims[rank - 1] == 1 && !kx_is_iota(g, f.atom[t])) { /* a value, of the one row or of each */
-            *none = true;
-            return 0;
+            value[values] = f.atom[t];
+            by[values++]  = f.coef[t];
+            continue;
         }
         if (dims[rank - 1] == 1) { /* of the rows */
             int64_t axis = kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - rank, number_in = row;
@@ -488,6 +491,12 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
     }
     if ((*none = !scalars || !kx_shuffles(c, kg_dtype(g, n), place, w))) return 0;
     if (!(a->off = cm_scalar_part(c, idx, &f, &still)) && !still) return 0;
+    for (int k = 0; k < values; k++) {
+        kn_ref x = cm_element_operand(c, value[k], d, row, from), zero = kg_idx(g, 0);
+        if (!x) return 0;
+        a->off = kx_node(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, by[k]), a->off ? a->off : zero}, 3);
+        if (!a->off) return 0;
+    }
     kn_ref first = kg_idx(g, f.base + least);
     if (a->off) first = f.base + least ? kg_op2(g, KN_OP_ADD, a->off, first) : a->off;
     for (int l = 0; l < w; l++) number[l] = kg_idx(g, place[l]);
