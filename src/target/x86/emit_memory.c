@@ -16,7 +16,11 @@ static kx_ins el_like(kx_ins i, const kx_ins *m) {
 
 /* ---- scalars --------------------------------------------------------------------------------------------------- */
 
-static void el_load_integer(kx_writer *e, int d, int dt, const kx_ins *m) {
+/* `whole`: something looks at what the register has above its bits. To extend a sign takes a processor longer. */
+static void el_load_integer(kx_writer *e, int d, int dt, bool whole, const kx_ins *m) {
+    if (!whole && dt == KN_I8) dt = KN_U8;
+    if (!whole && dt == KN_I16) dt = KN_U16;
+    if (!whole && dt == KN_I32) dt = KN_U32;
     switch (dt) {
     case KN_BOOL:
     case KN_U8: kx_put(e, el_like(kx_i2(KX_MOVZX8, 4, d, KX_IN_MEM), m)); return;
@@ -748,7 +752,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     else if (kn_is_float(dt))
         el_load_real(e, d, dt, &m);
     else
-        el_load_integer(e, d, dt, &m);
+        el_load_integer(e, d, dt, e->p->value[n].whole, &m);
     kx_close_gate(e, n);
     kx_done(e, n, d);
 }
