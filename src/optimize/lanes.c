@@ -231,6 +231,9 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
     if (bytes && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
+    /* of a few rows whole registers are shuffled from as few runs */
+    if (v->machine->turns && v->lanes <= 2 * KO_BLOCK && *rows <= KO_NEAR && v->machine->mask_registers)
+        *w = KN_MIN(KN_MAX(*w, v->lanes), v->nest->origin[lane].extent);
     return ko_tile_registers(v) >= 2 * b;
 }
 

@@ -3,8 +3,9 @@
  *
  * A constant stands in the code's memory, where an instruction takes it from; some, and shuffles their tables, take it
  * from registers only, and a load beside those of data is one too many where little is computed. Takes a plan whose
- * values have their registers. What no value has goes to the constants of innermost loops, those worth most first, while
- * the outermost loop runs through which the register is free. They are lent as values of the frame are (kx_split). */
+ * values have their registers. What no value has goes to the constants of innermost loops, those worth most first,
+ * while the outermost loop runs through which the register is free. They are lent as values of the frame are
+ * (kx_split). */
 #include "target/x86/plan.h"
 
 #include <stdlib.h>
