@@ -375,18 +375,22 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
     return x[w - 1] != 0;
 }
 
-/* Every fourth element is every second one of those that are every second one: what loads of the others share. 0: they
- * do not lie so, or not all in the buffer. */
-static kn_ref cm_load_fourths(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+/* Every fourth element is every second one of those that are every second one, every eighth of those again: what loads
+ * of the others share. 0: they do not lie so, or not all in the buffer. */
+static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
     kn_graph *g = c->g;
-    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[2];
+    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[KX_IN_TURNS / 2];
     int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, n);
-    if (a->coef[d->rank - 1] != 4 || kn_dsize(dt) < 4 || !kx_alternates(c->avx512, dt, w)) return 0;
-    int64_t p = cm_constant_part(a, d, row, from) & 3;
-    if (kg_min(g, idx) < p || kg_max(g, idx) > kg_numel(g, kg_storage(g, a->buffer)) - 4 + p) return 0;
-    for (int k = 0; k < 2; k++)
+    int64_t   step = a->coef[d->rank - 1], p = cm_constant_part(a, d, row, from) & (step - 1);
+    if ((step != 4 && step != 8) || kn_dsize(dt) < 4 || !kx_alternates(c->avx512, dt, w)) return 0;
+    if (step == 8 && !c->avx512) return 0;
+    if (kg_min(g, idx) < p || kg_max(g, idx) > kg_numel(g, kg_storage(g, a->buffer)) - step + p) return 0;
+    for (int k = 0; k < step / 2; k++)
         if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, 2 * w * k - p + p % 2, w, 2)))) return 0;
-    return cm_every_second(c, kx_behind(c, dt, x[0], x[1], w), (int)p / 2, w);
+    for (int64_t by = 2; by < step; by *= 2)
+        for (int k = 0; k < step / by / 2; k++)
+            x[k] = cm_every_second(c, kx_behind(c, dt, x[2 * k], x[2 * k + 1], w), (int)(p / by % 2), w);
+    return x[0];
 }
 
 /* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
@@ -527,7 +531,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
                              : a.plain && cm_gathers_apart(c, dt, w, step);
     if (a.plain && !gate && step != 1) {
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
-        if (!x) x = cm_load_fourths(c, n, &a, d, row, chunk);
+        if (!x) x = cm_load_halves(c, n, &a, d, row, chunk);
         if (x) return x;
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
