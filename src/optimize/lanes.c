@@ -15,14 +15,21 @@ enum {
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     MEETING_TERMS = 8, /* registers of them in such a sum, */
     TURNED_ROWS   = 16, /* for so many rows */
+    MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
 };
 
-/* Terms of a sum that will have no loop; 0: of one that has, or of none. */
-static int64_t short_terms(const ko_view *v) {
-    int64_t terms = 1;
+/* Terms of the sum, 0: there is none. */
+static int64_t all_terms(const ko_view *v) {
+    int64_t terms = v->outputs < v->nest->norigin;
     for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
-    return v->outputs < v->nest->norigin && terms <= KO_SHORT_SUM ? terms : 0;
+    return terms;
+}
+
+/* Those of a sum that will have no loop; 0: of one that has, or of none. */
+static int64_t short_terms(const ko_view *v) {
+    int64_t terms = all_terms(v);
+    return terms <= KO_SHORT_SUM ? terms : 0;
 }
 
 /* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers; or, where the loop of
@@ -138,11 +145,12 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
 }
 
-/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there. */
+/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there: of
+ * a few rounds, since all of them store under the mask. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
-    int64_t rest = v->nest->origin[lane].extent % w;
-    if (!v->machine->masks || !lies_near(v, lane)) return false;
-    return ko_lane_vectors(v, rest) > w / v->lanes && panel_of(v, lane, row, w) < 0;
+    int64_t e = v->nest->origin[lane].extent;
+    if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane)) return false;
+    return ko_lane_vectors(v, e % w) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
 /* A product's row of a few registers and a rest goes as one: a tile of the rest alone would read all that it broadcasts
@@ -150,7 +158,8 @@ static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
 static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
     if (v->narrow || e <= w || e % w == 0 || !side_by_side(v, lane)) return 0;
-    if (masks_rest(v, lane, row, w) || panel_of(v, lane, row, w) >= 0) return 0;
+    bool few = all_terms(v) <= 2 * KO_SHORT_SUM; /* the row is read as often as what it makes is stored */
+    if ((masks_rest(v, lane, row, w) && !few) || panel_of(v, lane, row, w) >= 0) return 0;
     int64_t rows = KN_MIN(KN_MIN((ko_tile_registers(v) - nv) / nv, (int64_t)WHOLE_SUMS / nv), (int64_t)KO_TILE_ROWS);
     return rows < 3 ? 0 : ko_tile_rows(v->nest->origin[row].extent, rows);
 }
