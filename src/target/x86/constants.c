@@ -31,10 +31,12 @@ static bool kc_is_zero(const kn_graph *g, kn_ref n) {
 
 /* What it costs that source k of x, a constant, is no register: it is loaded first, or is a part of the instruction.
  * 0: that does not take it from a vector register. */
-static int kc_worth(const kn_graph *g, kn_ref x, uint32_t k) {
-    kn_ref s = kg_at(g, x, k);
+static int kc_worth(const kx_plan *p, kn_ref x, uint32_t k) {
+    const kn_graph *g = p->g;
+    kn_ref          s = kg_at(g, x, k);
     if (kg_op(g, s) != KN_OP_CONST || kg_dtype(g, s) == KN_BOOL) return 0;
     if (!kx_is_lanes(g, x) && !kn_is_float(kg_dtype(g, s))) return 0;
+    if (kx_compares(kx_op(g, x)) && p->value[kg_at(g, x, 1 - k)].folded) return LOADED;
     switch (kx_op(g, x)) {
     case KN_OP_WHERE: return k == 1 ? PART : kc_is_zero(g, s) ? 0 : LOADED; /* 0 is made by the mask */
     case KN_OP_SUB:
@@ -84,7 +86,7 @@ static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, in
         }
         if (kg_op(p->g, x) != KN_OP_INS || p->value[x].step) continue;
         for (uint32_t k = 0; k < kg_nsrc(p->g, x); k++) {
-            int    worth = kc_worth(p->g, x, k);
+            int    worth = kc_worth(p, x, k);
             kn_ref c     = kg_at(p->g, x, k);
             if (!worth) continue;
             if (!seen[c] && count == cap) continue;

@@ -283,7 +283,8 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask,
     }
     if (!e->avx512 && dbl) bytes = en_full(w * 8);
     kn_ref left = en_src(e, of, 0), right = en_src(e, of, 1);
-    if (kg_op(e->g, left) == KN_OP_CONST) { /* a constant stands in memory: the predicate looks from the other side */
+    bool fixed = kg_op(e->g, left) == KN_OP_CONST && !en_in_memory(e, right);
+    if (fixed || en_in_memory(e, left)) { /* memory, or what may stand there, is last: as seen from there */
         kn_ref t = left;
         left     = right;
         right    = t;
@@ -310,11 +311,24 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask,
     kx_done(e, n, d);
 }
 
+/* All bits of a lane where the choice is the first, none where it is the second. */
+static bool en_is_mask(const kx_writer *e, kn_ref n) {
+    kn_ref a = en_src(e, n, 1), b = en_src(e, n, 2);
+    if (kn_is_float(kg_dtype(e->g, n)) || kg_op(e->g, a) != KN_OP_CONST || kg_op(e->g, b) != KN_OP_CONST) return false;
+    return kg_const_int(e->g, a) == -1 && kg_const_int(e->g, b) == 0;
+}
+
 static void en_choose(kx_writer *e, kn_ref n, int bytes) {
     static const uint16_t blend[] = {KX_VPBLENDMB, KX_VPBLENDMW, KX_VPBLENDMD, KX_VPBLENDMQ};
     int                   d = kx_dst(e, n), b, s = en_log_size(kg_dtype(e->g, n)), size;
     if (kn_is_float(kg_dtype(e->g, n)) && s < KX_L4) s = KX_L4;
     int k = kx_mask(e, en_src(e, n, 0), KX_K0);
+    if (en_is_mask(e, n)) {
+        static const uint16_t ones[] = {KX_VPMOVM2B, KX_VPMOVM2W, KX_VPMOVM2D, KX_VPMOVM2Q};
+        kx_put(e, kx_i2((kx_form_id)ones[s], bytes, d, k));
+        kx_done(e, n, d);
+        return;
+    }
     if (kg_op(e->g, en_src(e, n, 2)) == KN_OP_CONST && !kx_lane_bits(e, en_src(e, n, 2), &size)) { /* else 0 */
         kx_rm      x    = kx_vec_rm(e, en_src(e, n, 1), bytes, s == KX_L4, n);
         kx_form_id form = x.bcast ? KX_VPBROADCASTD : en_move_form(1 << s);

@@ -491,6 +491,7 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     if (op == KN_OP_CAST && lanes && kx_is_lanes(g, kg_at(g, n, 0))) return pl_converts(p, dt, st);
     if (op == KN_OP_CAST) return lanes && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
     if (kn_is_int(dt) && !lanes) return 0;
+    if (lanes && p->avx512 && kx_compares(op)) return kn_dsize(st) >= 4 && st != KN_INDEX; /* from either side */
     bool ints = lanes && kn_is_int(dt) && dt != KN_BOOL, first = lanes && fl && k == 0; /* factors change places */
     switch (op) {
     case KN_OP_MUL: return ((fl || (ints && kn_dsize(dt) == 4)) && k == 1) || first;
