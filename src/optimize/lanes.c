@@ -158,8 +158,9 @@ static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
 static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
     if (v->narrow || e <= w || e % w == 0 || !side_by_side(v, lane)) return 0;
-    bool few = all_terms(v) <= 2 * KO_SHORT_SUM; /* the row is read as often as what it makes is stored */
-    if ((masks_rest(v, lane, row, w) && !few) || panel_of(v, lane, row, w) >= 0) return 0;
+    int shared = ko_shared_terms(v, row); /* with many terms more rows share them, which fit beside fewer lanes */
+    bool many  = shared >= 0 && v->nest->origin[shared].extent > KO_SHORT_SUM;
+    if ((many && masks_rest(v, lane, row, w)) || panel_of(v, lane, row, w) >= 0) return 0;
     int64_t rows = KN_MIN(KN_MIN((ko_tile_registers(v) - nv) / nv, (int64_t)WHOLE_SUMS / nv), (int64_t)KO_TILE_ROWS);
     return rows < 3 ? 0 : ko_tile_rows(v->nest->origin[row].extent, rows);
 }
