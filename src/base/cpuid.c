@@ -8,7 +8,10 @@
 #if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
 #include <cpuid.h>
 
-enum { GUESTS = 8 /* cores of a host that share an L3, where a hypervisor shows a guest only its own */ };
+enum {
+    GUESTS       = 8, /* cores of a host that share an L3, where a hypervisor shows a guest only its own */
+    FAMILY_ZEN_4 = 0x19 /* and Zen 3 */
+};
 
 /* `last`: the last leaf of the range that `leaf` is in. Each question costs a few microseconds below a hypervisor. */
 static bool cpuid(uint32_t last, uint32_t leaf, uint32_t sub, uint32_t r[4]) {
@@ -44,6 +47,14 @@ static bool listed_caches(kn_machine *m, uint32_t last, uint32_t leaf, bool gues
     return any;
 }
 
+/* The family, and whether AMD says so. */
+static bool is_amd(uint32_t last, uint32_t *family) {
+    uint32_t maker[4] = {0}, is[4] = {0};
+    if (!cpuid(last, 0, 0, maker) || !cpuid(last, 1, 0, is) || maker[1] != 0x68747541 /* "Auth" */) return false;
+    *family = (is[0] >> 8 & 15) + (is[0] >> 20 & 0xff);
+    return true;
+}
+
 /* Whether the second unit of FMAs takes 64 bytes too, which no bit says: Intel's servers have it, its clients with
  * AVX-512 have not (Intel's optimization manual, the chapters of Skylake Server and Ice Lake Client); a Zen 4 works in
  * halves. What has AMX (leaf 7, EDX bit 24) is a server, whatever model a hypervisor shows. */
@@ -60,7 +71,9 @@ static bool two_wide_fma(uint32_t last) {
 void kn_cpuid_fill(kn_machine *m) {
     uint32_t r[4], last = __get_cpuid_max(0, NULL), far = __get_cpuid_max(0x80000000, NULL);
     bool     guest = cpuid(last, 1, 0, r) && r[2] >> 31;
+    uint32_t family;
     if (m->vector_bytes == 64 && two_wide_fma(last)) m->fma_per_cycle = 2;
+    if (is_amd(last, &family) && family == FAMILY_ZEN_4) m->announces = false; /* measured (docs/decisions.md) */
     bool     amd   = cpuid(far, 0x80000001, 0, r) && r[2] >> 22 & 1; /* topology extensions: 8000_001Dh is there */
     if (!(amd && listed_caches(m, far, 0x8000001d, guest)) && !listed_caches(m, last, 4, guest)) {
         if (cpuid(far, 0x80000005, 0, r) && r[2] >> 24) m->cache[KN_L1] = (int64_t)(r[2] >> 24) << 10;

@@ -197,6 +197,7 @@ static void announce_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
     const double *to  = c->stored;
     double        all = 0;
+    if (!v->machine->announces) return;
     if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
     for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
     bool   much = to[KN_L3] > to[KN_L1] && 2 * all > 3 * (double)v->machine->cache[KN_L2];
