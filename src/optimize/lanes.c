@@ -51,8 +51,8 @@ static bool side_by_side(const ko_view *v, int origin) {
 
 /* What is read lies near enough to be shuffled to its lanes, or for a mask of lanes to be spread over it; what is
  * stored lies side by side. */
-static bool lies_near(const ko_view *v, int origin) {
-    int64_t most = v->machine->mask_registers ? KO_NEAR : 1;
+static bool lies_near(const ko_view *v, int origin, int64_t near) {
+    int64_t most = v->machine->mask_registers ? near : 1;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], origin);
         if (s < 0 || s > (v->access[i].stored ? 1 : most)) return false;
@@ -67,8 +67,8 @@ void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
     if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
-    if (!side_by_side(v, last) && !(v->machine->turns && lies_near(v, last))) return;
-    int64_t e = v->nest->origin[last].extent;
+    int64_t e = v->nest->origin[last].extent, near = v->lanes == 16 && e >= v->lanes ? KO_IN_TURNS : KO_NEAR;
+    if (!side_by_side(v, last) && !(v->machine->turns && lies_near(v, last, near))) return;
     int64_t width = e >= v->wide && side_by_side(v, last) ? v->wide : KN_MIN(e, v->lanes);
     ko_split(v, ko_position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
 }
@@ -149,7 +149,7 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
  * a few rounds, since all of them store under the mask. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent;
-    if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane)) return false;
+    if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane, KO_NEAR)) return false;
     return ko_lane_vectors(v, e % w) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
