@@ -19,17 +19,11 @@ enum {
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
 };
 
-/* Terms of the sum, 0: there is none. */
-static int64_t all_terms(const ko_view *v) {
-    int64_t terms = v->outputs < v->nest->norigin;
-    for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
-    return terms;
-}
-
-/* Those of a sum that will have no loop; 0: of one that has, or of none. */
+/* Terms of a sum that will have no loop; 0: of one that has, or of none. */
 static int64_t short_terms(const ko_view *v) {
-    int64_t terms = all_terms(v);
-    return terms <= KO_SHORT_SUM ? terms : 0;
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+    return v->outputs < v->nest->norigin && terms <= KO_SHORT_SUM ? terms : 0;
 }
 
 /* Of a tile w lanes wide: accumulators, a row of vectors and what is broadcast stay in registers; or, where the loop of
@@ -67,7 +61,8 @@ void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
     for (int o = 0; o < v->nest->norigin; o++)
         if (v->nest->origin[o].closer == closer) last = o;
     if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
-    int64_t e = v->nest->origin[last].extent, near = v->lanes == 16 && e >= v->lanes ? KO_IN_TURNS : KO_NEAR;
+    int64_t e = v->nest->origin[last].extent;
+    int64_t near = v->lanes == 2 * KO_IN_TURNS && e >= v->lanes ? KO_IN_TURNS : KO_NEAR; /* sixteen of four bytes */
     if (!side_by_side(v, last) && !(v->machine->turns && lies_near(v, last, near))) return;
     int64_t width = e >= v->wide && side_by_side(v, last) ? v->wide : KN_MIN(e, v->lanes);
     ko_split(v, ko_position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
