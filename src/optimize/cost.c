@@ -209,6 +209,12 @@ static bool fold_step(kn_graph *g, kn_ref n, int *ops, int *size) {
     return true;
 }
 
+/* Quotients and remainders by this number are shifts and masks. */
+static bool model_shifts(const kn_graph *g, kn_ref by) {
+    int64_t n = kg_op(g, by) == KN_OP_CONST && kn_is_int(kg_dtype(g, by)) ? kg_const_int(g, by) : 0;
+    return n > 0 && !(n & (n - 1));
+}
+
 static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
     int op = kg_op(g, n);
     if (op == KN_OP_STORE || op == KN_OP_LOAD) {
@@ -218,6 +224,7 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     }
     int ops = kg_dtype(g, n) == KN_INDEX ? 0 : ko_op_weight(op), size = kn_dsize(kg_dtype(g, n));
     if (!ops) return true;
+    if ((op == KN_OP_IDIV || op == KN_OP_MOD) && model_shifts(g, kg_at(g, n, 1))) ops = 1;
     if (!fold_step(g, n, &ops, &size)) return false;
     kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
     ko_site *s  = model_site(m, g, in, nest);
