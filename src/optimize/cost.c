@@ -22,6 +22,7 @@ enum {
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
     SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
+    MOST_PHASES = 16,
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
 };
 
@@ -132,14 +133,14 @@ static ko_site *model_site(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *ne
     return s;
 }
 
-int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range) {
+int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range, int64_t most) {
     kn_ref    of[2];
     kn_affine f;
     if (kg_op(g, x) != KN_OP_IDIV && kg_op(g, x) != KN_OP_MOD) return 0;
     if (kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST || !kg_depends(g, x, range)) return 0;
     if (kg_ranges(g, x, of, 2) != 1 || !kg_affine(g, kg_at(g, x, 0), &f)) return 0;
     int64_t by = kg_const_int(g, kg_at(g, x, 1));
-    if (f.n != 1 || (f.coef[0] != 1 && f.coef[0] != -1) || by < 2 || by > KO_NEAR) return 0;
+    if (f.n != 1 || (f.coef[0] != 1 && f.coef[0] != -1) || by < 2 || by > most) return 0;
     return by * f.coef[0];
 }
 
@@ -149,7 +150,7 @@ static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, 
     for (int t = 0; t < form->n; t++) {
         kn_ref x = form->atom[t];
         if (x == r || !kg_depends(g, x, r)) continue;
-        int64_t period = ko_period(g, x, r);
+        int64_t period = ko_period(g, x, r, MOST_PHASES);
         if (period <= 0 || (by && period != by)) return false;
         by            = period;
         int64_t *part = kg_op(g, x) == KN_OP_IDIV ? &whole : &within;
@@ -365,20 +366,49 @@ static bool in_order(const ko_shape *h, const ko_site *s) {
     return true;
 }
 
-/* Cycles for a register of joined lanes, which a few runs are shuffled for; 0: they are far apart. */
-static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m) {
-    int64_t bytes = m->vector_bytes, lanes = (s->size < 4 ? KN_MIN(bytes, 16) : bytes) / s->size, left = lanes;
-    int64_t all = h->nest->loop[h->chain[0]].extent, whole = ko_vectors(all, KN_MAX(bytes / s->size, 1));
-    double  reach = 1, parts = (double)ko_vectors(all, KN_MAX(lanes, 1)) / (double)whole; /* bytes go by sixteen */
-    if (s->store || (s->size >= 4 && !m->mask_registers)) return 0;
-    for (int k = 0; k < h->nchain; k++) {
-        int     o    = h->nest->loop[h->chain[k]].origin;
-        int64_t some = KN_MIN(left, h->each[k]);
-        reach += s->stride[o] < JUMPS ? (double)s->stride[o] * (double)(some - 1) : s->reach[o];
-        left = left % h->each[k] ? left / h->each[k] + 2 : left / h->each[k];
+/* The element that number n of the loop's origin is at, where it begins with the loop. */
+static int64_t place_of(const ko_shape *h, const ko_site *s, int l, int64_t n) {
+    int            o = h->nest->loop[l].origin;
+    const ko_phase *p = phase_of(s, o);
+    int64_t        at = p ? n / p->every * s->stride[o] + n % p->every * p->within : n * s->stride[o];
+    if (!p && s->stride[o] >= JUMPS) return n * s->reach[o] / KN_MAX(h->nest->origin[o].extent - 1, (int64_t)1);
+    return s->down >> o & 1 ? -at : at;
+}
+
+int ko_runs(const int64_t *place, int64_t lanes, int most) {
+    int64_t next = INT64_MAX, last = INT64_MIN;
+    int     runs = 0;
+    for (int64_t l = 0; l < lanes; l++) next = KN_MIN(next, place[l]), last = KN_MAX(last, place[l]);
+    if (kn_sat_add(last, -next) >= 2 * most * lanes) return most + 1; /* rows: turned where they are stored */
+    while (next < INT64_MAX && runs <= most) {
+        int64_t from = next;
+        runs++;
+        next = INT64_MAX;
+        for (int64_t l = 0; l < lanes; l++)
+            if (place[l] - from >= lanes) next = KN_MIN(next, place[l]);
     }
-    double runs = (double)(int64_t)((reach + (double)lanes - 1) / (double)lanes);
-    return runs > 4 ? 0 : parts * (runs + 0.5);
+    return runs;
+}
+
+/* Cycles for a register of joined lanes, which a few runs are shuffled for; 0: they are far apart. Most are as the
+ * first two. */
+static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m) {
+    int64_t bytes = m->vector_bytes, lanes = (s->size < 4 ? KN_MIN(bytes, 16) : bytes) / s->size, place[64];
+    int64_t all = h->nest->loop[h->chain[0]].extent, whole = ko_vectors(all, KN_MAX(bytes / s->size, 1));
+    double  parts = (double)ko_vectors(all, KN_MAX(lanes, 1)) / (double)whole; /* bytes go by sixteen */
+    int     runs = 1;
+    if (s->store || (s->size >= 4 && !m->mask_registers) || lanes < 1 || lanes > KN_COUNT(place)) return 0;
+    for (int k = 0; k < h->nchain; k++)
+        if (s->reach[h->nest->loop[h->chain[k]].origin] >= JUMPS) return 0;
+    for (int64_t r = 0; r < KN_MIN(2 * lanes, all); r += lanes) {
+        for (int64_t l = 0; l < lanes; l++) {
+            int64_t n = KN_MIN(r + l, all - 1);
+            place[l]  = 0;
+            for (int k = 0; k < h->nchain; n /= h->each[k++]) place[l] += place_of(h, s, h->chain[k], n % h->each[k]);
+        }
+        runs = KN_MAX(runs, ko_runs(place, lanes, KO_RUNS));
+    }
+    return runs > KO_RUNS ? 0 : parts * (runs + 0.5);
 }
 
 /* An access that takes its lanes one by one. */

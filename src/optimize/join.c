@@ -5,10 +5,12 @@
  * they fill registers. Loads take all that they reach in a few runs, and shuffle it. */
 #include "optimize/view.h"
 
+#include <string.h>
+
 enum {
-    RUNS        = 4, /* that a register's lanes are shuffled from, at most */
     FEW_JOINED  = 4, /* registers of all lanes, */
     MOST_JOINED = 8, /* and at most */
+    MOST_LANES  = MOST_JOINED * 64, /* of bytes */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
 
@@ -23,20 +25,57 @@ static int loop_apart(const ko_view *v, int64_t apart) {
     return -1;
 }
 
-/* What a register's lanes read lies in a few runs; count: numbers of each of the loops, the inner ones first. */
+/* What x, of an access's index, is for number n of the loop, apart from what all numbers of a block of `some` share.
+ * False: no such number is known. */
+static bool value_of(const ko_view *v, kn_ref x, int origin, int64_t some, int64_t n, int64_t *value) {
+    kn_ref   r = v->nest->origin[origin].range;
+    kn_affine in;
+    *value = kg_depends(v->g, x, r) ? n : 0;
+    if (x == r || !*value) return true;
+    int op = kg_op(v->g, x);
+    if ((op != KN_OP_IDIV && op != KN_OP_MOD) || kg_op(v->g, kg_at(v->g, x, 1)) != KN_OP_CONST) return false;
+    int64_t by = kg_const_int(v->g, kg_at(v->g, x, 1));
+    if (!kg_affine(v->g, kg_at(v->g, x, 0), &in) || in.n != 1 || in.atom[0] != r || by < 1) return false;
+    /* a block begins where another period does, or lies within one */
+    bool all = some == v->nest->origin[origin].extent, within = in.coef[0] == 1 && !in.base && by % some == 0;
+    if (!all && !within && kn_floor_mod(kn_sat_mul(in.coef[0], some), by)) return false;
+    int64_t at = kn_sat_add(in.base, kn_sat_mul(in.coef[0], n));
+    *value     = op == KN_OP_IDIV ? kn_floor_div(at, by) : kn_floor_mod(at, by);
+    return true;
+}
+
+/* Where the lanes lie, apart from what all have; count: numbers of each of the loops, the inner ones first. */
+static bool places_of(const ko_view *v, const ko_access *a, const int *loop, const int64_t *count, int n,
+                      int64_t *place, int64_t lanes) {
+    int64_t value, next = 1;
+    memset(place, 0, (size_t)lanes * sizeof *place);
+    for (int k = 0; k < n; next *= count[k++])
+        for (int64_t i = 0; i < count[k]; i++) {
+            int64_t at = 0;
+            for (int t = 0; t < a->form.n; t++) {
+                if (!value_of(v, a->form.atom[t], loop[k], count[k], i, &value)) return false;
+                at = kn_sat_add(at, kn_sat_mul(a->form.coef[t], value));
+            }
+            for (int64_t l = i * next; l < lanes; l += next * count[k]) /* all lanes of number i */
+                for (int64_t in = 0; in < next; in++) place[l + in] = kn_sat_add(place[l + in], at);
+        }
+    return true;
+}
+
+/* What a register's lanes read lies in a few runs. */
 static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, int n) {
+    int64_t place[MOST_LANES], lanes = 1;
+    for (int k = 0; k < n; k++) lanes *= count[k];
+    if (lanes > MOST_LANES) return false;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
-        int64_t          size = kn_dsize(kg_dtype(v->g, a->node)), reach = 1;
-        int64_t          lanes = size < 4 ? NARROW / size : v->machine->vector_bytes / size, left = lanes;
+        int64_t          size = kn_dsize(kg_dtype(v->g, a->node));
+        int64_t          each = size < 4 ? NARROW / size : v->machine->vector_bytes / size;
         if (a->stored) continue;
         if (!a->affine || (size >= 4 && !v->machine->mask_registers)) return false;
-        for (int k = 0; k < n; k++) {
-            int64_t some = KN_MIN(left, count[k]);
-            reach        = kn_sat_add(reach, ko_reach(v->g, &a->form, v->nest->origin[loop[k]].range, some));
-            left         = left % count[k] ? left / count[k] + 2 : left / count[k];
-        }
-        if (reach > RUNS * lanes) return false;
+        if (!places_of(v, a, loop, count, n, place, lanes)) return false;
+        for (int64_t l = 0; l < lanes; l += each)
+            if (ko_runs(place + l, KN_MIN(each, lanes - l), KO_RUNS) > KO_RUNS) return false;
     }
     return true;
 }
@@ -56,6 +95,42 @@ static bool is_limited(const ko_view *v, int origin) {
     for (int k = 0; k < v->nlimit; k++)
         if (kg_depends(v->g, v->limit[k], v->nest->origin[origin].range)) return true;
     return false;
+}
+
+/* The gate is a conjunction of comparisons of indices. */
+static bool is_of_limits(const ko_view *v, kn_ref gate) {
+    kn_ref todo[8] = {gate};
+    for (int n = 1; n > 0;) {
+        kn_ref x = todo[--n];
+        if (kg_op(v->g, x) == KN_OP_AND && n + 2 <= KN_COUNT(todo)) {
+            todo[n++] = kg_at(v->g, x, 0);
+            todo[n++] = kg_at(v->g, x, 1);
+            continue;
+        }
+        bool known = false;
+        for (int k = 0; k < v->nlimit; k++) known |= v->limit[k] == x;
+        if (!known) return false;
+    }
+    return true;
+}
+
+/* Which lanes the gates let through is known for all rounds of the last loop but those that PEEL cuts off: each asks
+ * for the numbers of loops that lanes have all of, or for one that is cut where it turns. */
+static bool lanes_know(const ko_view *v, const int *loop, const int64_t *count, int n) {
+    for (int k = 0; k < v->ngate; k++)
+        if (!is_of_limits(v, v->gate[k])) return false;
+    for (int k = 0; k < v->nlimit; k++) {
+        bool cut = false, other = false;
+        for (int o = 0; o < v->outputs; o++) {
+            bool all = false;
+            for (int i = 0; i < n; i++) all |= loop[i] == o && count[i] == v->nest->origin[o].extent;
+            if (all || !kg_depends(v->g, v->limit[k], v->nest->origin[o].range)) continue;
+            if (ko_turning_point(v, v->limit[k], o)) cut = true;
+            else other = true;
+        }
+        if (other || (cut && (v->ops > KO_PIECE_OPS || kg_ranges(v->g, v->limit[k], NULL, 0) > 1))) return false;
+    }
+    return v->ngate < KN_COUNT(v->gate) && v->nlimit < KN_COUNT(v->limit) && v->machine->masks;
 }
 
 /* What is read lies one after the other, as what is stored does: a mask of lanes is one of what is read. */
@@ -81,12 +156,19 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         bool    last = e * lanes > MOST_JOINED * v->lanes || count + 1 == KN_COUNT(loop);
         loop[count]  = o;
         some[count]  = last ? some_of(v, e, lanes) : e;
-        if (!reads_near(v, loop, some, count + 1)) break;
+        bool near = reads_near(v, loop, some, count + 1);
+        for (int64_t k = e / 2; k > 1 && !near && k * lanes >= v->lanes; k--) { /* some of them: a period is */
+            if (e % k || last) continue;
+            some[count] = k;
+            near = last = reads_near(v, loop, some, count + 1);
+        }
+        if (!near) break;
         lanes *= some[count++];
         if (last) break;
     }
     for (int k = 0; k < count && narrow; k++) masked |= is_limited(v, loop[k]);
-    if (masked && !reads_in_order(v, loop, some, count)) return false; /* what lies apart goes one by one then */
+    if (masked && !reads_in_order(v, loop, some, count) && !lanes_know(v, loop, some, count))
+        return false; /* what lies apart goes one by one then */
     if (count < 2 || lanes < v->lanes / 2) return false;
     for (int k = 0; k < count; k++) { /* the inner ones last, so that the others are around them */
         int at = ko_position(v->nest, loop[k], KN_AXIS_LOOP);

@@ -448,9 +448,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (product) panels(v, lane, row, w, opts, n, cap);
 }
 
-/* The iteration of that loop from which on x, a comparison of indices of this loop alone, has its other value; 0: none.
- */
-static int64_t turning_point(const ko_view *v, kn_ref x, int origin) {
+int64_t ko_turning_point(const ko_view *v, kn_ref x, int origin) {
     const kn_origin *o = &v->nest->origin[origin];
     kn_affine        a, b;
     if (!kg_affine(v->g, kg_at(v->g, x, 0), &a) || !kg_affine(v->g, kg_at(v->g, x, 1), &b)) return 0;
@@ -469,7 +467,7 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (at < 0 || (o != lane && ko_position(v->nest, o, -1) != at)) continue; /* lanes know */
         int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
         for (int k = 0; k < v->nlimit; k++) {
-            int64_t turns = turning_point(v, v->limit[k], o);
+            int64_t turns = ko_turning_point(v, v->limit[k], o);
             if (turns) first = KN_MIN(first, turns), last = KN_MAX(last, turns);
         }
         if (!last) continue;

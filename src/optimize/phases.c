@@ -13,7 +13,7 @@ enum {
 
 /* Numbers of that loop after which x asks for the same; 1: it does not. */
 static int64_t period_of(const ko_view *v, kn_ref x, int origin) {
-    int64_t by = ko_period(v->g, x, v->nest->origin[origin].range);
+    int64_t by = ko_period(v->g, x, v->nest->origin[origin].range, KO_NEAR);
     return by ? by < 0 ? -by : by : 1;
 }
 

@@ -336,10 +336,13 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
 
 /* What each lane has is known: it is computed of their numbers, and of constants. */
 static bool ct_is_known(const kn_graph *g, kn_ref n) {
-    kn_affine f;
-    bool      known = kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kg_affine(g, kg_at(g, n, 0), &f);
-    for (int t = 0; known && t < f.n; t++) known = kx_is_iota(g, f.atom[t]);
-    return known;
+    for (kn_affine f; kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kg_affine(g, kg_at(g, n, 0), &f); n = f.atom[0]) {
+        bool known = true;
+        for (int t = 0; t < f.n; t++) known &= kx_is_iota(g, f.atom[t]);
+        if (known) return true;
+        if (f.n != 1 || !kx_is_part(kg_op(g, f.atom[0]))) return false;
+    }
+    return false;
 }
 
 /* An element of what is in a register: its lane, unless it is as cheap to compute it alone. */

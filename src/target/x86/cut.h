@@ -83,6 +83,11 @@ static inline int kx_lane_dtype(const kx_cut *c, int dt) {
 static inline int kx_value_size(const kx_cut *c, int dt) { /* bytes of a lane */
     return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
 }
+/* By a constant: a quotient, or a remainder. */
+static inline bool kx_is_part(int op) {
+    return op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHR || op == KN_OP_AND;
+}
+
 /* Numbers along an axis of a tile, not a loop. */
 static inline bool kx_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;

@@ -209,9 +209,7 @@ static bool cm_is_known(const kn_graph *g, kn_ref idx) {
         const int64_t *dims = kg_shape(g, x, &rank);
         bool           lanes = rank && dims[rank - 1] > 1;
         while (lanes && !kx_is_iota(g, x)) {
-            int  op    = kg_op(g, x);
-            bool parts = op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHR || op == KN_OP_AND;
-            if (!parts || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST) return false;
+            if (!kx_is_part(kg_op(g, x)) || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST) return false;
             if (!kg_affine(g, kg_at(g, x, 0), &in) || in.n != 1) return false;
             x = in.atom[0];
         }
@@ -456,8 +454,33 @@ static int64_t cm_lane_value(const kn_graph *g, kn_ref x, int64_t lane) {
     return lane;
 }
 
-/* Lanes whose places are known but for what all have: a few runs are shuffled. *none: they are too far apart. */
-static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *d, int64_t row, int chunk, bool *none) {
+/* The lanes of a cell that a gate, a conjunction, lets through, where that is known of their numbers: 1. 0: asked for;
+ * -1: it is not. */
+static int cm_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, uint64_t *lanes) {
+    kn_ref todo[8] = {gate};
+    *lanes         = UINT64_MAX >> (64 - w);
+    if (!kg_closed(c->g, gate)) return -1;
+    for (int n = 1; n > 0;) {
+        kn_ref part = todo[--n];
+        if (kg_op(c->g, part) == KN_OP_AND && n + 2 <= KN_COUNT(todo)) {
+            todo[n++] = kg_at(c->g, part, 0);
+            todo[n++] = kg_at(c->g, part, 1);
+            continue;
+        }
+        for (int l = 0; l < w; l++) {
+            kn_ref x = cm_element_operand(c, part, d, row, from + l);
+            if (!x) return 0;
+            if (kg_op(c->g, x) != KN_OP_CONST) return -1;
+            if (!kg_const_int(c->g, x)) *lanes &= ~((uint64_t)1 << l);
+        }
+    }
+    return 1;
+}
+
+/* Lanes whose places are known but for what all have: a few runs are shuffled; of what is not among `lanes` anything is
+ * read that lies between the others. *none: they are too far apart. */
+static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *d, int64_t row, int chunk,
+                             uint64_t lanes, bool *none) {
     kn_graph *g   = c->g;
     kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), number[KN_MAX_LANES];
     kn_affine f;
@@ -488,7 +511,11 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
         scalars &= rows == 1;
         for (int l = 0; l < w; l++) at[l] += f.coef[t] * cm_lane_value(g, f.atom[t], from + l);
     }
-    for (int l = 0; l < w; l++) least = KN_MIN(least, at[l]);
+    for (int l = 0, some = __builtin_ctzll(lanes); l < w; l++) {
+        if (lanes >> l & 1) some = l;
+        at[l] = at[some];
+        least = KN_MIN(least, at[l]);
+    }
     for (int l = 0; l < w && scalars; l++) {
         scalars  = at[l] - least <= INT16_MAX;
         place[l] = (int32_t)(at[l] - least);
@@ -508,6 +535,14 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
     return kg_load(g, kg_index(g, a->buffer, &first, 1));
 }
 
+/* x where the gate of LOAD n lets lanes through, else what it has in their place. */
+static kn_ref cm_where_let(kx_cut *c, kn_ref n, kn_ref x, const kx_tile *d, int64_t row, int chunk) {
+    kn_ref src[3] = {0, x, 0};
+    src[0]        = kx_operand(c, kg_at(c->g, n, 2), d, row, chunk);
+    src[2]        = kx_operand(c, kg_at(c->g, n, 1), d, row, chunk);
+    return src[0] && src[2] ? kx_node(c, KN_OP_WHERE, kg_dtype(c->g, n), kx_chunk_width(d, chunk), src, 3) : 0;
+}
+
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_graph  *g  = c->g;
     kn_ref     at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
@@ -520,7 +555,12 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         return held == dt || dt != KN_BOOL ? x : kx_node(c, KN_OP_CMPNE, dt, w, (kn_ref[]){x, kg_int(g, held, 0)}, 2);
     }
     if (!cm_find_address(c, at, d, &a)) return 0;
-    bool still = !gate || cm_scalar_lanes(c, gate);
+    bool     still = !gate || cm_scalar_lanes(c, gate);
+    uint64_t all = UINT64_MAX >> (64 - w), let = all;
+    int      known = still ? -1 : cm_known_gate(c, gate, d, row, from, w, &let);
+    if (!known) return 0;
+    if (known > 0 && !let) return kx_operand(c, kg_at(g, n, 1), d, row, chunk);
+    if (known > 0 && let == all) gate = 0, still = true;
     if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || cm_scalar_lanes(c, kg_at(g, n, 1)))) {
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
@@ -535,9 +575,13 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         if (x) return x;
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
-    bool told = !a.plain && !run && !gate && cm_is_known(g, kg_at(g, at, 1));
-    if (told) place = cm_load_places(c, n, &a, d, row, chunk, &none);
+    bool told = !a.plain && !run && (!gate || known > 0) && cm_is_known(g, kg_at(g, at, 1));
+    if (told || (a.plain && gate && known > 0 && step != 1)) {
+        place = cm_load_places(c, n, &a, d, row, chunk, gate ? let : all, &none);
+        if (!none && gate) place = place ? cm_where_let(c, n, place, d, row, chunk) : 0;
+    }
     if (!none) return place;
+    told &= !gate;
     if (gathers && told) place = kx_pack_runs(c, n, d, row, chunk, &none);
     if (!none) return place;
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
@@ -554,8 +598,8 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
     if (!gt || !(alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk))) return 0;
     if (kg_dtype(g, alt) != dt) { /* an index: lanes of it are held as integers */
-        bool known = kg_op(g, alt) == KN_OP_CONST;
-        alt        = known ? kg_int(g, dt, kg_const_int(g, alt)) : kx_node(c, KN_OP_CAST, dt, w, &alt, 1);
+        bool same = kg_op(g, alt) == KN_OP_CONST;
+        alt       = same ? kg_int(g, dt, kg_const_int(g, alt)) : kx_node(c, KN_OP_CAST, dt, w, &alt, 1);
     }
     if (kg_op(g, gt) == KN_OP_CONST) return kg_const_int(g, gt) ? kg_load(g, place) : alt; /* of all these lanes */
     return kg_load_gated(g, place, alt, gt);
