@@ -305,14 +305,16 @@ static bool reads_halves(const ko_view *v) {
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
  * as many accesses for a product, it takes what is predicted to take less at all, and so beside one that fills a part
  * of a register in a product, of one that puts short rows of sums in turns, beside those rows, or beside short rows of
- * folds. */
+ * folds. Where rows are joined what blocks take is told too low (docs/decisions.md). */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
     bool    turned, blocks;
-    weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
-    double least = c.ps * 0.8, all = c.ps, few = cost_of(v, first) * AS_FEW;
+    int     n = weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
+    bool    joined = false;
+    for (int k = 0; k < n; k++) joined |= opts[k].op == KN_OPT_JOIN;
+    double least = c.ps * 0.8, all = joined ? AS_LITTLE * c.ps : c.ps, few = cost_of(v, first) * AS_FEW;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
     bool   part    = first >= 0 && v->nest->origin[first].extent < v->lanes && !reads_halves(v);

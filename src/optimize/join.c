@@ -10,6 +10,7 @@
 enum {
     FEW_JOINED  = 4, /* registers of all lanes, */
     MOST_JOINED = 8, /* and at most */
+    MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
@@ -82,12 +83,13 @@ static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, 
 
 /* Numbers of the loop, each of which is of so many lanes, that make a few whole registers, or waste little. */
 static int64_t some_of(const ko_view *v, int64_t extent, int64_t lanes) {
-    for (int64_t k = 1; k <= extent && k * lanes <= MOST_JOINED * v->lanes; k++)
+    int64_t most = MOST_JOINED * v->lanes >> v->narrow, few = FEW_JOINED * v->lanes >> v->narrow;
+    for (int64_t k = 1; k <= extent && k * lanes <= most; k++)
         if (k * lanes % v->lanes == 0) {
-            while (2 * k <= extent && 2 * k * lanes <= FEW_JOINED * v->lanes) k *= 2;
+            while (2 * k <= extent && 2 * k * lanes <= few) k *= 2;
             return k;
         }
-    return KN_MIN(extent, KN_MAX(FEW_JOINED * v->lanes / lanes, (int64_t)1));
+    return KN_MIN(extent, KN_MAX(few / lanes, (int64_t)1));
 }
 
 /* A comparison of indices moves with the loop. */
@@ -147,13 +149,13 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
     bool    narrow = v->machine->vector_bytes / v->lanes < 4, masked = v->ngate > 0;
-    if (!v->machine->turns || v->narrow || v->outputs < v->nest->norigin) return false;
+    if (!v->machine->turns || v->narrow > MOST_NARROWED || v->outputs < v->nest->norigin) return false;
     if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
         if (o < 0) break;
         int64_t e    = v->nest->origin[o].extent;
-        bool    last = e * lanes > MOST_JOINED * v->lanes || count + 1 == KN_COUNT(loop);
+        bool    last = e * lanes > MOST_JOINED * v->lanes >> v->narrow || count + 1 == KN_COUNT(loop);
         loop[count]  = o;
         some[count]  = last ? some_of(v, e, lanes) : e;
         bool near = reads_near(v, loop, some, count + 1);
