@@ -301,28 +301,34 @@ static bool reads_halves(const ko_view *v) {
     return false;
 }
 
+static bool has_op(const kn_opt *opts, int n, kn_opt_op op) {
+    for (int k = 0; k < n; k++)
+        if (opts[k].op == op) return true;
+    return false;
+}
+
 /* The lane with the fewest accesses, unless another is predicted to take a fifth less: the model knows what elements
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
  * as many accesses for a product, it takes what is predicted to take less at all, and so beside one that fills a part
- * of a register in a product, of one that puts short rows of sums in turns, beside those rows, or beside short rows of
- * folds. Where rows are joined what blocks take is told too low (docs/decisions.md). */
+ * of a register in a product, of one that copies a factor beside lanes of the sums, of one that puts short rows of sums
+ * in turns, beside those rows, or beside short rows of folds. Where rows are joined what blocks take is told too low
+ * (docs/decisions.md). */
 static int choose_lane(const ko_view *v, ko_model *model) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
     bool    turned, blocks;
     int     n = weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
-    bool    joined = false;
-    for (int k = 0; k < n; k++) joined |= opts[k].op == KN_OPT_JOIN;
+    bool    joined = has_op(opts, n, KN_OPT_JOIN);
     double least = c.ps * 0.8, all = joined ? AS_LITTLE * c.ps : c.ps, few = cost_of(v, first) * AS_FEW;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
     bool   part    = first >= 0 && v->nest->origin[first].extent < v->lanes && !reads_halves(v);
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
-        weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
+        n         = weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
         bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
-        near |= product && (part || cost_of(v, lane) < few);
+        near |= product && (part || cost_of(v, lane) < few || (first < 0 && has_op(opts, n, KN_OPT_STAGE)));
         if (c.ps < least || (best == first && near && c.ps < all)) least = c.ps, best = lane;
     }
     return best;

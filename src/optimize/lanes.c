@@ -369,7 +369,7 @@ static bool row_of_sums(const ko_view *v, int lane, int64_t w) {
 static int64_t held_lanes(const ko_view *v, int lane, int row) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent;
-    if (v->outputs + 1 != nest->norigin || v->narrow || v->ops > KO_PIECE_OPS || e < v->lanes) return 0;
+    if (v->outputs + 1 != nest->norigin || v->ops > KO_PIECE_OPS || e < v->lanes) return 0;
     const kn_origin *sum  = &nest->origin[v->outputs];
     kn_ref           term = kg_at(v->g, sum->closer, 0), on = nest->origin[row].range;
     int              held = 0;

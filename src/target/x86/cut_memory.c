@@ -245,16 +245,27 @@ static int cm_cell_dtype(const kx_cut *c, int dt, int w) {
     return dt == KN_BOOL && c->avx512 ? KN_U8 : kx_lane_dtype(c, dt);
 }
 
-/* The bytes for the mask x: where it is made of the accumulator and another mask, the accumulator under that one. */
+/* The mask that was read from the accumulator. */
+static bool cm_is_cell(const kn_graph *g, kn_ref x, kn_ref cell) {
+    kn_ref l = kg_op(g, x) == KN_OP_INS ? kg_at(g, x, 0) : 0;
+    return kg_op(g, l) == KN_OP_LOAD && kg_storage(g, kg_at(g, l, 0)) == cell;
+}
+
+/* The bytes for the mask x: where it is made of the accumulator and other masks, the accumulator under those, which do
+ * not wait for it. */
 static kn_ref cm_flags(kx_cut *c, kn_ref cell, kn_ref x, int w) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, x) == KN_OP_INS ? (int)kg_field(g, x, KN_F_INS_op) : KN_OP_INVALID;
     bool      any = op == KN_OP_OR || op == KN_OP_MAX || op == KN_OP_ADD;
     bool      all = op == KN_OP_AND || op == KN_OP_MUL || op == KN_OP_MIN;
-    for (uint32_t k = 0; k < 2 && (any || all); k++) {
-        kn_ref s = kg_at(g, x, k), l = kg_op(g, s) == KN_OP_INS ? kg_at(g, s, 0) : 0, by = kg_at(g, x, 1 - k);
-        if (kg_op(g, l) != KN_OP_LOAD || kg_storage(g, kg_at(g, l, 0)) != cell) continue;
-        kn_ref src[] = {by, any ? kg_int(g, KN_U8, 1) : l, any ? l : kg_int(g, KN_U8, 0)};
+    kn_ref    by = 0, rest = x;
+    while ((any || all) && kg_op(g, rest) == KN_OP_INS && kg_field(g, rest, KN_F_INS_op) == op) {
+        uint32_t k     = cm_is_cell(g, kg_at(g, rest, 1), cell);
+        kn_ref   other = kg_at(g, rest, 1 - k);
+        by             = by ? kx_node(c, op, KN_BOOL, w, (kn_ref[]){other, by}, 2) : other;
+        rest           = kg_at(g, rest, k);
+        if (!cm_is_cell(g, rest, cell)) continue;
+        kn_ref l = kg_at(g, rest, 0), src[] = {by, any ? kg_int(g, KN_U8, 1) : l, any ? l : kg_int(g, KN_U8, 0)};
         return kx_node(c, KN_OP_WHERE, KN_U8, w, src, 3);
     }
     if (kg_op(g, x) == KN_OP_CONST) return kg_int(g, KN_U8, kg_const_int(g, x));
