@@ -329,6 +329,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
         n         = weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
         bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
         near |= product && (part || cost_of(v, lane) < few || (first < 0 && has_op(opts, n, KN_OPT_STAGE)));
+        near |= first >= 0 && lane >= 0 && cost_of(v, lane) <= cost_of(v, first);
         if (c.ps < least || (best == first && near && c.ps < all)) least = c.ps, best = lane;
     }
     return best;
