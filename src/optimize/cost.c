@@ -26,6 +26,7 @@ enum {
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
 };
 
+#define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
 
 typedef struct ko_phase { /* of an origin whose quotients and remainders by one number an index is made of: */
@@ -408,7 +409,8 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
         }
         runs = KN_MAX(runs, ko_runs(place, lanes, KO_RUNS));
     }
-    return runs > KO_RUNS ? 0 : parts * (runs + 0.5);
+    if (runs > KO_RUNS) return 0;
+    return parts * (s->size < 4 || runs == 1 ? runs + 0.5 : runs * A_RUN);
 }
 
 /* An access that takes its lanes one by one. */
@@ -439,6 +441,7 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
     if (rows > KO_IN_TURNS || rows >= h->extent[lane] || (s->store && s->gate) || s->down & h->origin[lane]) return 0;
     if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
+    if (!s->store && s->size == 2) return m->mask_registers && (rows == 2 || rows == 4) ? rows : 0; /* by halves */
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
@@ -559,7 +562,8 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     int lane = lane_of(h, s);
     if (!jumps(h, s, lane)) return s->store ? 0.75 : 0.5;
     double turns = shuffles(h, s, m, lane);
-    if (turns > 0) return turns; /* a shuffle for each of the others, and the access */
+    bool   half  = h->nest->loop[lane].extent * s->size * 2 <= m->vector_bytes && !s->store && !s->gate;
+    if (turns > 0) return half ? turns / 2 : turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0;
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;

@@ -319,7 +319,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     int     first = pick_lane(v), best = first;
     bool    turned, blocks;
     int     n = weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
-    bool    joined = has_op(opts, n, KN_OPT_JOIN);
+    bool    joined = has_op(opts, n, KN_OPT_JOIN) && v->outputs == v->nest->norigin;
     double least = c.ps * 0.8, all = joined ? AS_LITTLE * c.ps : c.ps, few = cost_of(v, first) * AS_FEW;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;

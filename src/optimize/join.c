@@ -10,6 +10,8 @@
 enum {
     FEW_JOINED  = 4, /* registers of all lanes, */
     MOST_JOINED = 8, /* and at most */
+    MOST_TERMS  = 16, /* of sums that lanes of short rows have */
+    MOST_MASKS  = 16, /* of terms that not all lanes have */
     MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
@@ -99,6 +101,16 @@ static bool is_limited(const ko_view *v, int origin) {
     return false;
 }
 
+/* Terms of the sums in it; more than MOST_TERMS also where one is a prefix. */
+static int64_t terms_of(const ko_view *v) {
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) {
+        terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+        if (v->nest->origin[o].scanned) return INT64_MAX;
+    }
+    return terms;
+}
+
 /* The gate is a conjunction of comparisons of indices. */
 static bool is_of_limits(const ko_view *v, kn_ref gate) {
     kn_ref todo[8] = {gate};
@@ -123,11 +135,13 @@ static bool lanes_know(const ko_view *v, const int *loop, const int64_t *count, 
         if (!is_of_limits(v, v->gate[k])) return false;
     for (int k = 0; k < v->nlimit; k++) {
         bool cut = false, other = false;
+        for (int o = v->outputs; o < v->nest->norigin; o++) /* a sum's terms know as copies */
+            other |= kg_depends(v->g, v->limit[k], v->nest->origin[o].range) && terms_of(v) > KO_SHORT_SUM;
         for (int o = 0; o < v->outputs; o++) {
             bool all = false;
             for (int i = 0; i < n; i++) all |= loop[i] == o && count[i] == v->nest->origin[o].extent;
             if (all || !kg_depends(v->g, v->limit[k], v->nest->origin[o].range)) continue;
-            if (ko_turning_point(v, v->limit[k], o)) cut = true;
+            if (v->outputs == v->nest->norigin && ko_turning_point(v, v->limit[k], o)) cut = true;
             else other = true;
         }
         if (other || (cut && (v->ops > KO_PIECE_OPS || kg_ranges(v->g, v->limit[k], NULL, 0) > 1))) return false;
@@ -149,7 +163,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
     bool    narrow = v->machine->vector_bytes / v->lanes < 4, masked = v->ngate > 0;
-    if (!v->machine->turns || v->narrow > MOST_NARROWED || v->outputs < v->nest->norigin) return false;
+    if (!v->machine->turns || v->narrow > MOST_NARROWED || terms_of(v) > MOST_TERMS) return false;
     if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
@@ -168,7 +182,10 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         lanes *= some[count++];
         if (last) break;
     }
-    for (int k = 0; k < count && narrow; k++) masked |= is_limited(v, loop[k]);
+    bool limited = false;
+    for (int k = 0; k < count; k++) limited |= is_limited(v, loop[k]);
+    masked |= limited && narrow;
+    if (limited && terms_of(v) * lanes > MOST_MASKS * v->lanes && v->outputs < v->nest->norigin) return false;
     if (masked && !reads_in_order(v, loop, some, count) && !lanes_know(v, loop, some, count))
         return false; /* what lies apart goes one by one then */
     if (count < 2 || lanes < v->lanes / 2) return false;

@@ -402,7 +402,8 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     int64_t        rows = 0;
     if (row < 0 && scan_block(v, lane, opts, n, cap)) return;
-    if (v->joins && (v->joins = ko_join_rows(v, lane, opts, n, cap))) return;
+    bool sums = v->outputs < nest->norigin;
+    if (v->joins && (v->joins = (!sums || row < 0) && ko_join_rows(v, lane, opts, n, cap))) return;
     int            end = -1, at = ko_position(nest, lane, -1), beside = row < 0 && !v->apart ? turned_row(v, lane) : -1;
     if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
     v->turned    = beside >= 0;
