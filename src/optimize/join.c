@@ -163,11 +163,12 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
     bool    narrow = v->machine->vector_bytes / v->lanes < 4, masked = v->ngate > 0;
+    bool    sums = v->outputs < v->nest->norigin, limited = sums && is_limited(v, lane);
     if (!v->machine->turns || v->narrow > MOST_NARROWED || terms_of(v) > MOST_TERMS) return false;
     if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
-        if (o < 0) break;
+        if (o < 0 || (limited && lanes >= v->lanes)) break;
         int64_t e    = v->nest->origin[o].extent;
         bool    last = e * lanes > MOST_JOINED * v->lanes >> v->narrow || count + 1 == KN_COUNT(loop);
         loop[count]  = o;
@@ -179,13 +180,13 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
             near = last = reads_near(v, loop, some, count + 1);
         }
         if (!near) break;
-        lanes *= some[count++];
+        lanes *= some[count];
+        limited |= sums && is_limited(v, loop[count]);
+        count++;
         if (last) break;
     }
-    bool limited = false;
-    for (int k = 0; k < count; k++) limited |= is_limited(v, loop[k]);
-    masked |= limited && narrow;
-    if (limited && terms_of(v) * lanes > MOST_MASKS * v->lanes && v->outputs < v->nest->norigin) return false;
+    for (int k = 0; k < count && narrow; k++) masked |= is_limited(v, loop[k]);
+    if (limited && terms_of(v) * lanes > MOST_MASKS * v->lanes) return false;
     if (masked && !reads_in_order(v, loop, some, count) && !lanes_know(v, loop, some, count))
         return false; /* what lies apart goes one by one then */
     if (count < 2 || lanes < v->lanes / 2) return false;

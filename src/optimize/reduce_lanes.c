@@ -5,7 +5,8 @@ enum {
     FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of a fold, of sums of products, others */
     SHORT_REST = 2, /* lanes */
     SUM_CODE = 128, /* operations in all rounds of a row */
-    SHORT_CODE = 80 /* products of vectors */
+    SHORT_CODE = 80, /* products of vectors */
+    SHORT_ROWS = 4 /* of sums of one register */
 };
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
@@ -183,6 +184,13 @@ static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) 
     return at >= 0 && ko_split(v, at, v->nest->origin[column].extent, KN_AXIS_UPCAST, opts, n, cap);
 }
 
+/* Sums of one register each: some beside one another. */
+static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
+    int o = v->outputs - 1, at = o < 0 ? -1 : ko_position(v->nest, o, KN_AXIS_LOOP);
+    if (at < 0 || !ko_may_be_lane(v, o)) return;
+    ko_split(v, at, KN_MIN(v->nest->origin[o].extent, (int64_t)SHORT_ROWS), KN_AXIS_UPCAST, opts, n, cap);
+}
+
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     bool           dots = lane < 0 && row >= 0;
@@ -215,7 +223,11 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
             w = e <= 4 * v->lanes ? e : 2 * v->lanes;
         if (lane < 0 && row < 0 && w > v->lanes && !v->narrow && columns_between(v, o, opts, n, cap))
             w = KN_MIN(w, 2 * v->lanes);
+        int beside = lane < 0 ? -1 : ko_position(nest, lane, KN_AXIS_UPCAST);
+        if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
+            w = e; /* what is computed of the row's elements is computed once */
         ko_split(v, ko_position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+        if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }
 
