@@ -465,12 +465,18 @@ static int64_t cm_lane_value(const kn_graph *g, kn_ref x, int64_t lane) {
     return lane;
 }
 
-/* The lanes of a cell that a gate, a conjunction, lets through, where that is known of their numbers: 1. 0: asked for;
- * -1: it is not. */
-static int cm_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, uint64_t *lanes) {
+/* A gate of a cell's lanes that is a conjunction of what is known of their numbers, and of what all lanes share. */
+typedef struct cm_gate {
+    kn_ref   known[8], rest[8];
+    int      nknown, nrest;
+    uint64_t lanes; /* that the known parts let through */
+} cm_gate;
+
+/* 1: the gate is one, and *out it. 0: asked for; -1: it is none. */
+static int cm_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, cm_gate *out) {
     kn_ref todo[8] = {gate};
-    *lanes         = UINT64_MAX >> (64 - w);
-    if (!kg_closed(c->g, gate)) return -1;
+    memset(out, 0, sizeof *out);
+    out->lanes = UINT64_MAX >> (64 - w);
     for (int n = 1; n > 0;) {
         kn_ref part = todo[--n];
         if (kg_op(c->g, part) == KN_OP_AND && n + 2 <= KN_COUNT(todo)) {
@@ -478,14 +484,31 @@ static int cm_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, 
             todo[n++] = kg_at(c->g, part, 1);
             continue;
         }
+        if (out->nknown == KN_COUNT(out->known) || out->nrest == KN_COUNT(out->rest)) return -1;
+        if (!kg_closed(c->g, part)) {
+            if (!cm_scalar_lanes(c, part)) return -1;
+            out->rest[out->nrest++] = part;
+            continue;
+        }
+        out->known[out->nknown++] = part;
         for (int l = 0; l < w; l++) {
             kn_ref x = cm_element_operand(c, part, d, row, from + l);
             if (!x) return 0;
             if (kg_op(c->g, x) != KN_OP_CONST) return -1;
-            if (!kg_const_int(c->g, x)) *lanes &= ~((uint64_t)1 << l);
+            if (!kg_const_int(c->g, x)) out->lanes &= ~((uint64_t)1 << l);
         }
     }
-    return 1;
+    return out->nknown ? 1 : -1;
+}
+
+/* What all lanes share of the gate: a scalar, or a CONST. 0: asked for. */
+static kn_ref cm_rest_of(kx_cut *c, const cm_gate *t, const kx_tile *d, int64_t row, int from) {
+    kn_ref all = kg_int(c->g, KN_BOOL, 1);
+    for (int k = 0; k < t->nrest; k++) {
+        kn_ref x = cm_element_operand(c, t->rest[k], d, row, from);
+        if (!x || !(all = kx_node(c, KN_OP_AND, KN_BOOL, 0, (kn_ref[]){all, x}, 2))) return 0;
+    }
+    return all;
 }
 
 /* Lanes whose places are known but for what all have: a few runs are shuffled; of what is not among `lanes` anything is
@@ -546,12 +569,23 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
     return kg_load(g, kg_index(g, a->buffer, &first, 1));
 }
 
-/* x where the gate of LOAD n lets lanes through, else what it has in their place. */
-static kn_ref cm_where_let(kx_cut *c, kn_ref n, kn_ref x, const kx_tile *d, int64_t row, int chunk) {
-    kn_ref src[3] = {0, x, 0};
-    src[0]        = kx_operand(c, kg_at(c->g, n, 2), d, row, chunk);
-    src[2]        = kx_operand(c, kg_at(c->g, n, 1), d, row, chunk);
-    return src[0] && src[2] ? kx_node(c, KN_OP_WHERE, kg_dtype(c->g, n), kx_chunk_width(d, chunk), src, 3) : 0;
+/* The lanes that a gate lets through of a LOAD of what is shuffled; the others have what it says in their place. Where
+ * a part that all share is false nothing is read. */
+static kn_ref cm_load_known(kx_cut *c, kn_ref n, kn_ref load, const cm_gate *t, const kx_tile *d, int64_t row,
+                            int chunk) {
+    kn_graph *g = c->g;
+    int       w = kx_chunk_width(d, chunk), dt = kg_dtype(g, n);
+    kn_ref    alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk), let = kg_int(g, KN_BOOL, 1);
+    kn_ref    rest = cm_rest_of(c, t, d, row, kx_chunk_start(d, chunk));
+    if (!alt || !rest) return 0;
+    if (kg_op(g, rest) == KN_OP_CONST && !kg_const_int(g, rest)) return alt;
+    if (kg_op(g, rest) != KN_OP_CONST) load = kg_load_gated(g, kg_at(g, load, 0), alt, rest);
+    if (t->lanes == UINT64_MAX >> (64 - w)) return load;
+    for (int k = 0; k < t->nknown; k++) {
+        kn_ref x = kx_operand(c, t->known[k], d, row, chunk);
+        if (!x || !(let = kx_node(c, KN_OP_AND, KN_BOOL, w, (kn_ref[]){let, x}, 2))) return 0;
+    }
+    return kx_node(c, KN_OP_WHERE, dt, w, (kn_ref[]){let, load, alt}, 3);
 }
 
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
@@ -567,11 +601,12 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     }
     if (!cm_find_address(c, at, d, &a)) return 0;
     bool     still = !gate || cm_scalar_lanes(c, gate);
-    uint64_t all = UINT64_MAX >> (64 - w), let = all;
+    cm_gate  let = {.lanes = UINT64_MAX >> (64 - w)};
+    uint64_t all = let.lanes;
     int      known = still ? -1 : cm_known_gate(c, gate, d, row, from, w, &let);
     if (!known) return 0;
-    if (known > 0 && !let) return kx_operand(c, kg_at(g, n, 1), d, row, chunk);
-    if (known > 0 && let == all) gate = 0, still = true;
+    if (known > 0 && !let.lanes) return kx_operand(c, kg_at(g, n, 1), d, row, chunk);
+    if (known > 0 && let.lanes == all && !let.nrest) gate = 0, still = true;
     if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || cm_scalar_lanes(c, kg_at(g, n, 1)))) {
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
@@ -588,8 +623,8 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
     bool told = !a.plain && !run && (!gate || known > 0) && cm_is_known(g, kg_at(g, at, 1));
     if (told || (a.plain && gate && known > 0 && step != 1)) {
-        place = cm_load_places(c, n, &a, d, row, chunk, gate ? let : all, &none);
-        if (!none && gate) place = place ? cm_where_let(c, n, place, d, row, chunk) : 0;
+        place = cm_load_places(c, n, &a, d, row, chunk, let.lanes, &none);
+        if (!none && gate) place = place ? cm_load_known(c, n, place, &let, d, row, chunk) : 0;
     }
     if (!none) return place;
     told &= !gate;

@@ -301,12 +301,14 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
     kx_put(e, i);
 }
 
-/* Lanes of four bytes, `step` apart, under a mask, 0 where it is closed: as el_load_apart, each run under what the mask
- * says of the lanes that it has. rcx and rdx stay what they are: m may stand on them. */
+/* Lanes of four or eight bytes, `step` apart, under a mask, 0 where it is closed: as el_load_apart, each run under what
+ * the mask says of the lanes that it has. rcx and rdx stay what they are: m may stand on them. */
 static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
-    int      w = (int)kg_numel(e->g, n), bytes = w * 4, k = kx_mask(e, kg_at(e->g, n, 2), KX_K0);
-    kx_table table[KX_MAX_TABLES];
-    uint64_t lanes = 0;
+    int        size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size;
+    int        k = kx_mask(e, kg_at(e->g, n, 2), KX_K0);
+    kx_form_id form = size == 8 ? KX_VMOVDQU64 : KX_VMOVUPS;
+    kx_table   table[KX_MAX_TABLES];
+    uint64_t   lanes = 0;
     kx_tables_of(e->p, n, table);
     for (int l = 0; l < w; l++) lanes |= (uint64_t)1 << l * step;
     kx_put(e, kx_i2(KX_KMOVQ_RK, 0, KX_A, k));
@@ -316,7 +318,7 @@ static void el_load_apart_masked(kx_writer *e, kn_ref n, int d, int step, const 
         kx_ins at   = el_further(m, (int64_t)run * bytes);
         if (run) kx_put(e, kx_imm(kx_i2(KX_SHRI, 8, KX_A, 0), w));
         kx_put(e, kx_i2(KX_KMOVQ_KR, 0, KX_K0, KX_A));
-        kx_put(e, kx_masked(el_like(kx_i2(KX_VMOVUPS, bytes, into, KX_IN_MEM), &at), KX_K0, true));
+        kx_put(e, kx_masked(el_like(kx_i2(form, bytes, into, KX_IN_MEM), &at), KX_K0, true));
         if (run) kx_put(e, el_shuffle(e, n, &table[run - 1], d, into));
     }
 }
@@ -700,8 +702,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     if (gate && !e->under) {
         int  held;
         bool far  = spot.places || spot.step != 1;
-        bool runs = far && !spot.places && spot.step > 1 && spot.step <= 4 && e->avx512 && w * kn_dsize(dt) >= 16;
-        runs &= kn_dsize(dt) == 4; /* of eight lanes of f64 a gather takes less */
+        bool runs = far && !spot.places && spot.step > 1 && spot.step <= 4 && e->avx512 && kn_dsize(dt) >= 4 &&
+                     w * kn_dsize(dt) >= 16;
         bool zero = kx_is_lanes(g, gate) && (!far || runs) && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
                     !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
         if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);

@@ -87,7 +87,7 @@ int kx_tables_of(const kx_plan *p, kn_ref load, kx_table *out) {
     if (p->value[load].part) return tb_of_parts(p, load, &a, w, out);
     bool masked = kg_nsrc(g, load) == 3 && kx_is_lanes(g, kg_at(g, load, 2));
     if (a.places || size < 4 || w * size < 16 || kg_dtype(g, load) == KN_BOOL) return 0;
-    if (masked && (a.step < 2 || a.step > KX_APART || size != 4)) return 0;
+    if (masked && (a.step < 2 || a.step > KX_APART)) return 0;
     if (a.stack) return tb_places(p, load, w, size, out);
     if (a.step == -1 && w > 4) {
         for (int l = 0; l < w; l++) at[l] = w - 1 - l;
