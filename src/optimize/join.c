@@ -33,8 +33,10 @@ static int loop_apart(const ko_view *v, int64_t apart) {
 static bool value_of(const ko_view *v, kn_ref x, int origin, int64_t some, int64_t n, int64_t *value) {
     kn_ref   r = v->nest->origin[origin].range;
     kn_affine in;
-    *value = kg_depends(v->g, x, r) ? n : 0;
-    if (x == r || !*value) return true;
+    *value = 0;
+    if (!kg_depends(v->g, x, r)) return true;
+    *value = n;
+    if (x == r) return true;
     int op = kg_op(v->g, x);
     if ((op != KN_OP_IDIV && op != KN_OP_MOD) || kg_op(v->g, kg_at(v->g, x, 1)) != KN_OP_CONST) return false;
     int64_t by = kg_const_int(v->g, kg_at(v->g, x, 1));
