@@ -374,7 +374,7 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
     kn_ref           term = kg_at(v->g, sum->closer, 0), on = nest->origin[row].range;
     int              held = 0;
     bool             far  = false;
-    if (sum->extent <= KO_SHORT_SUM || sum->extent > 2 * KO_SHORT_SUM || kg_op(v->g, term) != KN_OP_MUL) return 0;
+    if (sum->extent > 2 * KO_SHORT_SUM || kg_op(v->g, term) != KN_OP_MUL) return 0;
     if (kg_depends(v->g, kg_at(v->g, term, 0), on) == kg_depends(v->g, kg_at(v->g, term, 1), on)) return 0;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
@@ -385,6 +385,8 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
     }
     int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
     bool    pays = far ? some > 0 : room > 2 && some > 1; /* of few, a tile broadcasts less often */
+    bool    many = far && nest->origin[row].extent >= TURNED_ROWS;
+    if (sum->extent <= KO_SHORT_SUM && !many) return 0; /* a tile holds them as well */
     return held == 1 && pays ? some * v->lanes : 0;
 }
 
