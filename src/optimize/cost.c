@@ -368,7 +368,7 @@ static bool in_order(const ko_shape *h, const ko_site *s) {
 }
 
 /* The element that number n of the loop's origin is at, where it begins with the loop. */
-static int64_t place_of(const ko_shape *h, const ko_site *s, int l, int64_t n) {
+static int64_t element_at(const ko_shape *h, const ko_site *s, int l, int64_t n) {
     int            o = h->nest->loop[l].origin;
     const ko_phase *p = phase_of(s, o);
     int64_t        at = p ? n / p->every * s->stride[o] + n % p->every * p->within : n * s->stride[o];
@@ -405,7 +405,7 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
         for (int64_t l = 0; l < lanes; l++) {
             int64_t n = KN_MIN(r + l, all - 1);
             place[l]  = 0;
-            for (int k = 0; k < h->nchain; n /= h->each[k++]) place[l] += place_of(h, s, h->chain[k], n % h->each[k]);
+            for (int k = 0; k < h->nchain; n /= h->each[k++]) place[l] += element_at(h, s, h->chain[k], n % h->each[k]);
         }
         runs = KN_MAX(runs, ko_runs(place, lanes, KO_RUNS));
     }

@@ -6,7 +6,7 @@ enum {
     SHORT_REST = 2, /* lanes */
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80, /* products of vectors */
-    SHORT_ROWS = 4 /* of sums of one register */
+    ROWS_BESIDE = 4 /* of sums of one register */
 };
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
@@ -188,7 +188,7 @@ static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) 
 static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
     int o = v->outputs - 1, at = o < 0 ? -1 : ko_position(v->nest, o, KN_AXIS_LOOP);
     if (at < 0 || !ko_may_be_lane(v, o)) return;
-    ko_split(v, at, KN_MIN(v->nest->origin[o].extent, (int64_t)SHORT_ROWS), KN_AXIS_UPCAST, opts, n, cap);
+    ko_split(v, at, KN_MIN(v->nest->origin[o].extent, (int64_t)ROWS_BESIDE), KN_AXIS_UPCAST, opts, n, cap);
 }
 
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
