@@ -289,6 +289,23 @@ double kg_const_float(const kn_graph *g, kn_ref n) {
     return v;
 }
 
+int kg_conjuncts(const kn_graph *g, kn_ref c, kn_ref *out, int cap) {
+    kn_ref stack[16] = {c};
+    int    n = 0;
+    for (int top = 1; top > 0;) {
+        kn_ref x = stack[--top];
+        bool   all = (kg_op(g, x) == KN_OP_AND || kg_op(g, x) == KN_OP_MUL) && kg_dtype(g, x) == KN_BOOL;
+        if (all && top + 2 <= KN_COUNT(stack)) {
+            stack[top++] = kg_at(g, x, 0);
+            stack[top++] = kg_at(g, x, 1);
+            continue;
+        }
+        if (n == cap) return -1;
+        out[n++] = x;
+    }
+    return n;
+}
+
 bool kg_is_const(const kn_graph *g, kn_ref n, int64_t v) {
     const kn_node *nd = kg_node(g, n);
     if (nd->op != KN_OP_CONST) return false;

@@ -181,6 +181,8 @@ uint32_t    kg_intern_str(kn_graph *g, const char *text, size_t len);     /* 0 =
 const char *kg_str(const kn_graph *g, uint32_t id, size_t *len);          /* id 0: "" ; len may be NULL */
 int64_t     kg_const_int(const kn_graph *g, kn_ref n);                    /* of a CONST of int, bool or index */
 double      kg_const_float(const kn_graph *g, kn_ref n);                  /* of any CONST */
+/* The bools that c is the conjunction of, c itself if it is none: how many; -1: more than cap. */
+int         kg_conjuncts(const kn_graph *g, kn_ref c, kn_ref *out, int cap);
 bool        kg_is_const(const kn_graph *g, kn_ref n, int64_t v);          /* any CONST of that value */
 
 /* The constructor. `dtype` is read only for ops whose dtype rule is ARG with an inline CONST arg; elsewhere derived.

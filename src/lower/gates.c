@@ -18,20 +18,9 @@ typedef struct kl_conds { /* of a conjunction */
 static kn_ref unwrap_not(const kn_graph *g, kn_ref c) { return kg_op(g, c) == KN_OP_NOT ? kg_at(g, c, 0) : 0; }
 
 static bool collect(const kn_graph *g, kn_ref c, kl_conds *out) {
-    kn_ref stack[MAX_TERMS];
-    int    top = 0;
-    stack[top++] = c;
-    while (top) {
-        kn_ref x = stack[--top];
-        if ((kg_op(g, x) == KN_OP_AND || kg_op(g, x) == KN_OP_MUL) && kg_dtype(g, x) == KN_BOOL &&
-            top + 2 <= MAX_TERMS) {
-            stack[top++] = kg_at(g, x, 0);
-            stack[top++] = kg_at(g, x, 1);
-        } else {
-            if (out->n == MAX_TERMS) return false;
-            out->c[out->n++] = x;
-        }
-    }
+    int n = kg_conjuncts(g, c, out->c + out->n, MAX_TERMS - out->n);
+    if (n < 0) return false;
+    out->n += n;
     return true;
 }
 

@@ -22,7 +22,7 @@ enum {
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
     SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
-    MOST_PHASES = 16,
+    MOST_PHASES = 16, /* the largest number that quotients and remainders are strides by */
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
 };
 

@@ -103,31 +103,23 @@ static bool is_limited(const ko_view *v, int origin) {
     return false;
 }
 
-/* Terms of the sums in it; more than MOST_TERMS also where one is a prefix. */
-static int64_t terms_of(const ko_view *v) {
-    int64_t terms = 1;
-    for (int o = v->outputs; o < v->nest->norigin; o++) {
-        terms = kn_sat_mul(terms, v->nest->origin[o].extent);
-        if (v->nest->origin[o].scanned) return INT64_MAX;
-    }
-    return terms;
+/* The sums in it are few terms, and none is a prefix. */
+static bool sums_few_terms(const ko_view *v) {
+    for (int o = v->outputs; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].scanned) return false;
+    return ko_terms(v) <= MOST_TERMS;
 }
 
 /* The gate is a conjunction of comparisons of indices. */
 static bool is_of_limits(const ko_view *v, kn_ref gate) {
-    kn_ref todo[8] = {gate};
-    for (int n = 1; n > 0;) {
-        kn_ref x = todo[--n];
-        if (kg_op(v->g, x) == KN_OP_AND && n + 2 <= KN_COUNT(todo)) {
-            todo[n++] = kg_at(v->g, x, 0);
-            todo[n++] = kg_at(v->g, x, 1);
-            continue;
-        }
+    kn_ref part[KN_COUNT(v->limit)];
+    int    n = kg_conjuncts(v->g, gate, part, KN_COUNT(part));
+    for (int i = 0; i < n; i++) {
         bool known = false;
-        for (int k = 0; k < v->nlimit; k++) known |= v->limit[k] == x;
+        for (int k = 0; k < v->nlimit; k++) known |= v->limit[k] == part[i];
         if (!known) return false;
     }
-    return true;
+    return n > 0;
 }
 
 /* Which lanes the gates let through is known for all rounds of the last loop but those that PEEL cuts off: each asks
@@ -138,7 +130,7 @@ static bool lanes_know(const ko_view *v, const int *loop, const int64_t *count, 
     for (int k = 0; k < v->nlimit; k++) {
         bool cut = false, other = false;
         for (int o = v->outputs; o < v->nest->norigin; o++) /* a sum's terms know as copies */
-            other |= kg_depends(v->g, v->limit[k], v->nest->origin[o].range) && terms_of(v) > KO_SHORT_SUM;
+            other |= kg_depends(v->g, v->limit[k], v->nest->origin[o].range) && ko_terms(v) > KO_SHORT_SUM;
         for (int o = 0; o < v->outputs; o++) {
             bool all = false;
             for (int i = 0; i < n; i++) all |= loop[i] == o && count[i] == v->nest->origin[o].extent;
@@ -166,7 +158,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
     bool    narrow = v->machine->vector_bytes / v->lanes < 4, masked = v->ngate > 0;
     bool    sums = v->outputs < v->nest->norigin, limited = sums && is_limited(v, lane);
-    if (!v->machine->turns || v->narrow > MOST_NARROWED || terms_of(v) > MOST_TERMS) return false;
+    if (!v->machine->turns || v->narrow > MOST_NARROWED || !sums_few_terms(v)) return false;
     if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
@@ -188,7 +180,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (last) break;
     }
     for (int k = 0; k < count && narrow; k++) masked |= is_limited(v, loop[k]);
-    if (limited && terms_of(v) * lanes > MOST_MASKS * v->lanes) return false;
+    if (limited && ko_terms(v) * lanes > MOST_MASKS * v->lanes) return false;
     if (masked && !reads_in_order(v, loop, some, count) && !lanes_know(v, loop, some, count))
         return false; /* what lies apart goes one by one then */
     if (count < 2 || lanes < v->lanes / 2) return false;

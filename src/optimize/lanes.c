@@ -21,8 +21,7 @@ enum {
 
 /* Terms of a sum that will have no loop; 0: of one that has, or of none. */
 static int64_t short_terms(const ko_view *v) {
-    int64_t terms = 1;
-    for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+    int64_t terms = ko_terms(v);
     return v->outputs < v->nest->norigin && terms <= KO_SHORT_SUM ? terms : 0;
 }
 

@@ -40,7 +40,7 @@ static bool idles(const ko_view *v, int origin) {
 
 bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
-    int64_t        phases[KN_MAX_NEST], rows = 1, copies = 1, terms = 1, own = phases_of(v, lane);
+    int64_t        phases[KN_MAX_NEST], rows = 1, copies = 1, terms = ko_terms(v), own = phases_of(v, lane);
     int64_t        registers = KN_MAX(ko_tile_registers(v) - ASIDE, (int64_t)2);
     int            end = -1, at = ko_position(nest, lane, -1);
     if (v->outputs == nest->norigin) return false;
@@ -54,7 +54,6 @@ bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (phases[o] > 1 && idles(v, o)) v->idle *= phases[o];
     }
     rows *= own;
-    for (int o = v->outputs; o < nest->norigin; o++) terms = kn_sat_mul(terms, nest->origin[o].extent);
     if (rows == 1 || (v->idle > 1 && terms <= KO_SHORT_SUM)) return false; /* which is mostly zeros that are stored */
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;

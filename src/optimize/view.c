@@ -166,6 +166,12 @@ bool ko_may_be_lane(const ko_view *v, int o) {
     return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2 && !stays_loop(v, o);
 }
 
+int64_t ko_terms(const ko_view *v) {
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+    return terms;
+}
+
 bool ko_is_gated(const ko_view *v, int origin) {
     for (int k = 0; k < v->ngate; k++)
         if (kg_depends(v->g, v->gate[k], v->nest->origin[origin].range)) return true;

@@ -474,25 +474,19 @@ typedef struct cm_gate {
 
 /* 1: the gate is one, and *out it. 0: asked for; -1: it is none. */
 static int cm_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, cm_gate *out) {
-    kn_ref todo[8] = {gate};
+    kn_ref part[KN_COUNT(out->known)];
+    int    n = kg_conjuncts(c->g, gate, part, KN_COUNT(part));
     memset(out, 0, sizeof *out);
     out->lanes = UINT64_MAX >> (64 - w);
-    for (int n = 1; n > 0;) {
-        kn_ref part = todo[--n];
-        if (kg_op(c->g, part) == KN_OP_AND && n + 2 <= KN_COUNT(todo)) {
-            todo[n++] = kg_at(c->g, part, 0);
-            todo[n++] = kg_at(c->g, part, 1);
+    for (int i = 0; i < n; i++) {
+        if (!kg_closed(c->g, part[i])) {
+            if (!cm_scalar_lanes(c, part[i])) return -1;
+            out->rest[out->nrest++] = part[i];
             continue;
         }
-        if (out->nknown == KN_COUNT(out->known) || out->nrest == KN_COUNT(out->rest)) return -1;
-        if (!kg_closed(c->g, part)) {
-            if (!cm_scalar_lanes(c, part)) return -1;
-            out->rest[out->nrest++] = part;
-            continue;
-        }
-        out->known[out->nknown++] = part;
+        out->known[out->nknown++] = part[i];
         for (int l = 0; l < w; l++) {
-            kn_ref x = cm_element_operand(c, part, d, row, from + l);
+            kn_ref x = cm_element_operand(c, part[i], d, row, from + l);
             if (!x) return 0;
             if (kg_op(c->g, x) != KN_OP_CONST) return -1;
             if (!kg_const_int(c->g, x)) out->lanes &= ~((uint64_t)1 << l);
