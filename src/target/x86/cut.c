@@ -599,9 +599,11 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.pair  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.pair);
     c.mark  = kn_zalloc(kg_alloc(g), c.size);
     c.bits  = kn_zalloc(kg_alloc(g), c.size);
+    c.sum   = kn_zalloc(kg_alloc(g), c.size);
     c.dense = kn_zalloc(kg_alloc(g), c.size);
     c.product = kn_zalloc(kg_alloc(g), c.size * sizeof *c.product);
-    if (!c.vec || !c.sca || !c.wide || !c.pair || !c.bits || !c.dense || !c.off || !c.product || !c.depth || !c.mark) {
+    if (!c.vec || !c.sca || !c.wide || !c.pair || !c.bits || !c.sum || !c.dense || !c.off || !c.product || !c.depth ||
+        !c.mark) {
         kn_oom(f);
         goto done;
     }
@@ -611,6 +613,7 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     ct_find_depths(&c, order, n);
     ct_find_products(&c, order, n);
     ct_mark_bits(&c, order, n);
+    kx_find_sums(&c, order, n);
     ct_ask(&c, *root, 0, KX_AS_ELEMENT);
     ok = ct_build_all(&c);
     if (ok) *root = c.sca[*root][0];
@@ -625,6 +628,7 @@ done:
     kn_free(kg_alloc(g), c.pair, c.size * sizeof *c.pair);
     kn_free(kg_alloc(g), c.mark, c.size);
     kn_free(kg_alloc(g), c.bits, c.size);
+    kn_free(kg_alloc(g), c.sum, c.size);
     kn_free(kg_alloc(g), c.dense, c.size);
     kn_free(kg_alloc(g), c.stack, c.stack_cap * sizeof *c.stack);
     kn_free(kg_alloc(g), order, n * sizeof *order);

@@ -47,6 +47,7 @@ typedef struct kx_cut {
     kn_ref   *product;            /* per MULACC: the MUL of what it multiplies, if that is a value as well */
     uint8_t  *mark;               /* values that are needed as values */
     uint8_t  *dense;              /* values of half the widest's bytes, and STOREs of them: cells of twice the lanes */
+    uint8_t  *sum;                /* sums of floats that began with 0, so that none is -0: another 0 changes nothing */
     uint8_t  *bits;               /* f32 and words that are computed with the bits of f32: their elements are wide */
     int      *depth;              /* of a RANGE */
     size_t    size;
@@ -116,6 +117,8 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
 /* n has a form on lanes; else it is made lane by lane. */
 bool kx_has_form(const kx_cut *c, kn_ref n);
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
+/* Marks c->sum; `order` has the kernel's n nodes, sources first. */
+void kx_find_sums(kx_cut *c, const kn_ref *order, uint32_t n);
 
 /* cut_memory.c */
 bool   kx_is_register(const kn_graph *g, kn_ref at);
