@@ -685,6 +685,14 @@ static bool as_one_run(const kn_nest *nest, kn_nest *one, ko_shape *h) {
     return any;
 }
 
+/* Of that many phases of those origins one alone has terms. */
+static double idle_phases(const ko_shape *h, uint64_t on) {
+    double all = 1;
+    for (int o = 0; o < h->nest->norigin; o++)
+        if (on >> o & 1 && h->nest->origin[o].idle) all *= (double)h->nest->origin[o].idle;
+    return all;
+}
+
 void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *out) {
     kn_nest  one;
     ko_shape h = {.nest = nest, .model = k};
@@ -707,7 +715,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         k->site[i].around = loop_set_around(&h, k->site[i].on, is_held(&h, &k->site[i], m));
         h.moves &= k->site[i].base >= 0;
     }
-    double cycle = (double)m->cycle_ps, copies = 0;
+    double cycle = (double)m->cycle_ps, copies = 0, idle = idle_phases(&h, ~(uint64_t)0);
     for (int b = 0; b < k->nbase; b++) {
         k->base[b].copied = false;
         bool staged = false, turned = false;
@@ -720,6 +728,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     for (int i = 0; i < k->nsite; i++) {
         const ko_site *s = &k->site[i];
         double rows, each, trips = trips_around(&h, s), v = vectors_of(&h, s, m, &rows, &each);
+        if (s->base >= 0) trips *= idle / idle_phases(&h, s->on); /* what all phases ask for is loaded once */
         double n = trips * rows * v * with_tails(&h, s, m) * (s->base < 0 ? 1 : not_shared(&h, s, lane_of(&h, s)));
         if (s->base >= 0) {
             (s->store ? written : read)[KN_L1] += n * each;
@@ -750,6 +759,9 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
             if (!h.lane[o] && around >> o & 1) steps *= h.extent[o];
         out->loops += steps;
     }
+    out->arithmetic /= idle;
+    out->memory /= idle;
+    out->loops /= idle;
     out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops + copies;
 }
 

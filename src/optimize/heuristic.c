@@ -235,7 +235,6 @@ static int weigh_other(const ko_view *v, ko_model *model, int lane, bool phases,
     int n        = list_for(&other, lane, list, KN_MIN(cap, KN_MAX_OPTS));
     if (phases ? !other.phased : !other.joins) return 0;
     ko_predict(model, &nest, v->machine, &less);
-    if (phases) less.ps /= (double)other.idle;
     double parts = less.arithmetic + less.memory, all = c->arithmetic + c->memory; /* the shorter one costs as well */
     if (less.ps >= AS_LITTLE * c->ps && (phases || less.ps > c->ps || parts >= AS_LITTLE * all)) return 0;
     *c = less;

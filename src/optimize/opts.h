@@ -56,6 +56,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     bool        scanned;   /* a prefix runs along it */
     bool        sums;      /* of a REDUCE: another one in it depends on it */
     bool        meets;     /* its iterations store to places that do not move with it */
+    int64_t     idle;      /* of so many of its numbers one alone has terms of the sums in it; 0: all have */
     kn_ref      end;       /* of a REDUCE: the END whose one store holds it, 0 none */
     const char *no_carry;  /* of a REDUCE: why its sums cannot outlive output loops, or NULL */
     int64_t     front, back; /* elements peeled off */

@@ -38,23 +38,40 @@ static bool idles(const ko_view *v, int origin) {
     return false;
 }
 
+/* The PARAM that lanes take from one by one for each of the terms, whichever row they are in: a copy has them side by
+ * side. -1: there is none, or it is large. */
+static int64_t gathered_factor(const ko_view *v, int lane) {
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        kn_ref           p = kg_at(v->g, a->node, 0);
+        int64_t          s = ko_stride_in(v, a, lane);
+        bool             rows = false;
+        if (!a->reduce || kg_op(v->g, p) != KN_OP_PARAM || s <= KO_NEAR || s == INT64_MAX) continue;
+        for (int o = 0; o < v->outputs; o++) rows |= o != lane && ko_stride_in(v, a, o) != 0;
+        int64_t bytes = kn_sat_mul(ko_terms(v), v->nest->origin[lane].extent * kn_dsize(kg_dtype(v->g, p)));
+        if (!rows && bytes <= KN_STAGE_BYTES) return kg_field(v->g, p, KN_F_PARAM_slot);
+    }
+    return -1;
+}
+
 bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
-    const kn_nest *nest = v->nest;
+    kn_nest *nest = v->nest;
     int64_t        phases[KN_MAX_NEST], rows = 1, copies = 1, terms = ko_terms(v), own = phases_of(v, lane);
     int64_t        registers = KN_MAX(ko_tile_registers(v) - ASIDE, (int64_t)2);
     int            end = -1, at = ko_position(nest, lane, -1);
     if (v->outputs == nest->norigin) return false;
     if (2 * own > registers) own = 1;
-    v->idle = 1;
+    int64_t idle = 1;
     for (int o = 0; o < v->outputs; o++) {
         bool few  = v->narrow > 1 && own > 1; /* registers: rows whose phase is not known have gates */
         phases[o] = o == lane ? own : few ? 1 : phases_of(v, o);
         if (o != lane && 2 * rows * own * phases[o] > registers) phases[o] = 1;
         if (o != lane) rows *= phases[o];
-        if (phases[o] > 1 && idles(v, o)) v->idle *= phases[o];
+        nest->origin[o].idle = phases[o] > 1 && idles(v, o) ? phases[o] : 0;
+        idle *= KN_MAX(nest->origin[o].idle, 1);
     }
     rows *= own;
-    if (rows == 1 || (v->idle > 1 && terms <= KO_SHORT_SUM)) return false; /* which is mostly zeros that are stored */
+    if (rows == 1 || (idle > 1 && terms <= KO_SHORT_SUM)) return false; /* which is mostly zeros that are stored */
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     if (at != end) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
@@ -76,5 +93,7 @@ bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         int term = ko_position(nest, o, KN_AXIS_REDUCE);
         if (term >= 0 && ko_split(v, term, e, KN_AXIS_UNROLL, opts, n, cap)) copies *= e;
     }
+    int64_t slot = gathered_factor(v, lane);
+    if (slot >= 0) ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = slot}, opts, n, cap);
     return true;
 }

@@ -33,8 +33,7 @@ typedef struct ko_view {
     const kn_machine *machine;
     int        narrow; /* ko_choose's */
     bool       joins; /* it may join rows, or its lanes are those of joined rows */
-    bool       phased; /* the list is to be one of phases, or is; */
-    int64_t    idle;   /* of so many phases one alone has terms at all */
+    bool       phased; /* the list is to be one of phases, or is */
     bool       turned, apart; /* the list has a block that is turned; it is to have none */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
