@@ -327,6 +327,11 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
         src[1] = src[0] ? kx_operand(c, kg_at(g, n, 2), &d, row, ch) : 0;
         return src[1] ? kx_node(c, KN_OP_ADD, kg_dtype(g, n), w, src, 2) : 0;
     }
+    if (op == KN_OP_WHERE) {
+        bool   is;
+        kn_ref x = kx_lookup(c, n, &d, row, ch, &is);
+        if (is) return x;
+    }
     uint32_t k = kg_nsrc(g, n);
     if (ct_joins(c, n, w)) return ct_joined(c, n, &d, row, ch);
     for (uint32_t i = 0; i < k; i++)
@@ -594,6 +599,7 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.vec   = kn_zalloc(kg_alloc(g), c.size * sizeof *c.vec);
     c.sca   = kn_zalloc(kg_alloc(g), c.size * sizeof *c.sca);
     c.off   = kn_zalloc(kg_alloc(g), c.size * sizeof *c.off);
+    c.table = kn_zalloc(kg_alloc(g), c.size * sizeof *c.table);
     c.depth = kn_zalloc(kg_alloc(g), c.size * sizeof *c.depth);
     c.wide  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.wide);
     c.pair  = kn_zalloc(kg_alloc(g), c.size * sizeof *c.pair);
@@ -602,8 +608,8 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     c.sum   = kn_zalloc(kg_alloc(g), c.size);
     c.dense = kn_zalloc(kg_alloc(g), c.size);
     c.product = kn_zalloc(kg_alloc(g), c.size * sizeof *c.product);
-    if (!c.vec || !c.sca || !c.wide || !c.pair || !c.bits || !c.sum || !c.dense || !c.off || !c.product || !c.depth ||
-        !c.mark) {
+    if (!c.vec || !c.sca || !c.wide || !c.pair || !c.bits || !c.sum || !c.dense || !c.off || !c.table || !c.product ||
+        !c.depth || !c.mark) {
         kn_oom(f);
         goto done;
     }
@@ -622,6 +628,7 @@ done:
     kn_free(kg_alloc(g), c.vec, c.size * sizeof *c.vec);
     kn_free(kg_alloc(g), c.sca, c.size * sizeof *c.sca);
     kn_free(kg_alloc(g), c.off, c.size * sizeof *c.off);
+    kn_free(kg_alloc(g), c.table, c.size * sizeof *c.table);
     kn_free(kg_alloc(g), c.product, c.size * sizeof *c.product);
     kn_free(kg_alloc(g), c.depth, c.size * sizeof *c.depth);
     kn_free(kg_alloc(g), c.wide, c.size * sizeof *c.wide);

@@ -44,6 +44,7 @@ typedef struct kx_cut {
     kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
     kn_ref  **pair;               /* per node, that is made element by element: every second with the next, as lanes */
     kn_ref   *off;                /* per index: the scalar part of an address */
+    kn_ref   *table;              /* per WHERE that looks up constants: the memory that has them */
     kn_ref   *product;            /* per MULACC: the MUL of what it multiplies, if that is a value as well */
     uint8_t  *mark;               /* values that are needed as values */
     uint8_t  *dense;              /* values of half the widest's bytes, and STOREs of them: cells of twice the lanes */
@@ -53,7 +54,7 @@ typedef struct kx_cut {
     size_t    size;
     kx_need  *stack;
     size_t    nstack, stack_cap;
-    int64_t   next_local;
+    int64_t   next_local, ntable;
     kn_ref    root;
 } kx_cut;
 
@@ -119,6 +120,9 @@ bool kx_has_form(const kx_cut *c, kn_ref n);
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k);
 /* Marks c->sum; `order` has the kernel's n nodes, sources first. */
 void kx_find_sums(kx_cut *c, const kn_ref *order, uint32_t n);
+
+/* cut_lookup.c: cell (row, chunk) of a WHERE, if it is one of a table of constants. 0: *is says whether it waits. */
+kn_ref kx_lookup(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *is);
 
 /* cut_memory.c */
 bool   kx_is_register(const kn_graph *g, kn_ref at);

@@ -265,6 +265,15 @@ static void el_load_turned(kx_writer *e, int d, int size, int w, const kx_ins *m
     el_turn_blocks(e, d, bytes);
 }
 
+/* Of memory that a register takes whole lanes at places that another one holds are one shuffle. */
+static bool el_looks_up(const kx_writer *e, kn_ref n, kn_ref places) {
+    const kn_graph *g  = e->g;
+    kn_ref          st = kx_root_of(g, kg_at(g, n, 0));
+    int             w  = (int)kg_numel(g, n), size = kn_dsize(kg_dtype(g, n));
+    bool            own = kg_op(g, st) == KN_OP_BUFFER && kg_numel(g, st) == w && kg_nsrc(g, n) == 1;
+    return own && size == 4 && kn_dsize(kg_dtype(g, places)) == 4 && w * size >= 32;
+}
+
 /* Lanes from places that a register holds, under a mask that the instruction uses up: without a gate all of them.
  * places 0: `step` apart. */
 static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step, kn_ref gate, const kx_ins *m) {
@@ -729,7 +738,9 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     int32_t place[KN_MAX_LANES];
     for (int l = 0; l < w && lanes; l++)
         place[l] = spot.stack ? (int32_t)kg_const_int(g, kg_at(g, spot.stack, (uint32_t)l)) : (int32_t)(l * spot.step);
-    if (spot.places)
+    if (spot.places && el_looks_up(e, n, spot.places))
+        kx_put(e, el_like(kx_i3(KX_VPERMPS, 4 * w, d, kx_get(e, spot.places, 4 * w, e->v2, n), KX_IN_MEM), &m));
+    else if (spot.places)
         el_gather(e, n, d, spot.places, 0, 0, &m);
     else if (spot.stack && kn_dsize(dt) >= 4)
         el_load_places(e, n, d, &m);
