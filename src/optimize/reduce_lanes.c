@@ -226,7 +226,10 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         int beside = lane < 0 ? -1 : ko_position(nest, lane, KN_AXIS_UPCAST);
         if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
             w = e; /* what is computed of the row's elements is computed once */
-        ko_split(v, ko_position(nest, o, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+        kn_opt some = {.op = KN_OPT_SPLIT, .axis = ko_position(nest, o, KN_AXIS_REDUCE), .arg = w,
+                       .target = KN_AXIS_GROUP_REDUCE};
+        if (nest->origin[o].moving && masks_rounds(v)) some.tail = KN_TAIL_MASK;
+        ko_push(v, some, opts, n, cap);
         if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }
