@@ -429,7 +429,9 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
         if ((*known = cm_block(a, d, row, count, &first, &next)) || turns) break;
     for (int k = 0; k < count && *known; k++) {
         if (!(x[k] = kx_operand(c, kg_at(g, n, 1), d, first + k * next, chunk))) return 0;
-        *known = kg_op(g, x[k]) != KN_OP_CONST; /* no register has it */
+        if (kg_op(g, x[k]) != KN_OP_CONST) continue;
+        *known = dt != KN_INDEX; /* no register has it */
+        x[k]   = kx_node(c, KN_OP_CAST, dt, w, &x[k], 1);
     }
     if (!*known) return 0;
     if (row != first) return c->vec[n][first * d->nchunk + chunk]; /* has stored all of it */
