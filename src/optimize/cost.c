@@ -26,7 +26,9 @@ enum {
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
 };
 
-#define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from */
+#define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from, */
+#define A_PART 0.5 /* and for fewer than it takes, which are loaded in parts that nothing else be read */
+#define MANY_ROWS 1.5 /* times that five rows to seven in turns take, as they were measured */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
 
 typedef struct ko_phase { /* of an origin whose quotients and remainders by one number an index is made of: */
@@ -39,6 +41,7 @@ typedef struct ko_site {
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
     bool     picks; /* elements at numbers that are no sum of the loops' */
+    bool     narrow; /* elements that registers hold as others: floats below f32, flags */
     bool     quick; /* a chain of integers, which are added, compared and so on */
     kn_ref   node, sum; /* sum: of a chain, its REDUCE */
     int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
@@ -178,6 +181,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
         m->base[m->nbase++] = (ko_base){base, (double)KN_MAX(kg_numel(g, base), 1) * s->size, slot, false, {0}};
     }
     s->store    = store;
+    s->narrow   = s->size < 4 && (kn_is_float(kg_dtype(g, at)) || kg_dtype(g, at) == KN_BOOL);
     if (kg_nsrc(g, whole) == 3) s->gate = model_origins(g, kg_at(g, whole, 2), nest);
     bool affine = kg_affine(g, kg_at(g, at, 1), &form);
     for (int o = 0; o < nest->norigin; o++) {
@@ -398,6 +402,7 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
     int64_t all = h->nest->loop[h->chain[0]].extent, whole = ko_vectors(all, KN_MAX(bytes / s->size, 1));
     double  parts = (double)ko_vectors(all, KN_MAX(lanes, 1)) / (double)whole; /* bytes go by sixteen */
     int     runs = 1;
+    bool    part = false;
     if (s->store || (s->size >= 4 && !m->mask_registers) || lanes < 1 || lanes > KN_COUNT(place)) return 0;
     for (int k = 0; k < h->nchain; k++)
         if (s->reach[h->nest->loop[h->chain[k]].origin] >= JUMPS) return 0;
@@ -407,10 +412,15 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
             place[l]  = 0;
             for (int k = 0; k < h->nchain; n /= h->each[k++]) place[l] += element_at(h, s, h->chain[k], n % h->each[k]);
         }
+        int64_t low = place[0], high = place[0];
+        for (int64_t l = 1; l < lanes; l++) low = KN_MIN(low, place[l]), high = KN_MAX(high, place[l]);
+        int64_t some = high - low + 1; /* fewer than a register has are loaded in parts, that nothing else is read */
+        part |= some < lanes && some & (some - 1);
         runs = KN_MAX(runs, ko_runs(place, lanes, KO_RUNS));
     }
     if (runs > KO_RUNS) return 0;
-    return parts * (s->size < 4 || runs == 1 ? runs + 0.5 : runs * A_RUN);
+    double cycles = s->size < 4 || runs == 1 ? runs + 0.5 : runs * A_RUN;
+    return parts * cycles + (part && s->size >= 4 ? A_PART : 0);
 }
 
 /* An access that takes its lanes one by one. */
@@ -439,13 +449,14 @@ static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, i
  * without a gap; registers that a load's lanes are in. 0: it is not so. */
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
-    if (rows > KO_IN_TURNS || rows >= h->extent[lane] || (s->store && s->gate) || s->down & h->origin[lane]) return 0;
+    if (s->narrow || rows > KO_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
+    if (s->store && s->gate) return 0;
     if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
     if (!s->store && s->size == 2) return m->mask_registers && (rows == 2 || rows == 4) ? rows : 0; /* by halves */
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
-            return rows;
+            return rows > 4 && rows < 8 ? MANY_ROWS * rows : rows;
     return 0;
 }
 
@@ -479,6 +490,9 @@ static double vectors_of(const ko_shape *h, const ko_site *s, const kn_machine *
     if (lane < 0 || !moves_with(h, s, lane) || stands_still(h, s, lane)) return 1;
     if (jumps(h, s, lane) && !shuffles(h, s, m, lane)) return h->extent[lane];
     int64_t lanes = h->nest->loop[lane].extent, n = ko_vectors(lanes, KN_MAX(m->vector_bytes / s->size, 1));
+    bool joined = s->base >= 0 && h->nchain && lane == h->chain[0];
+    if (joined) lanes = 1; /* what lanes have in common is read once */
+    for (int k = 0; k < h->nchain && joined; k++) lanes *= s->on & h->origin[h->chain[k]] ? h->each[k] : 1;
     *bytes = (double)(lanes * s->size) / (double)n;
     return (double)n;
 }
@@ -591,8 +605,15 @@ static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int
     while (outside > 0 && h->lane[outside]) outside--;
     for (int l = 0; l < h->nest->nloop; l++) {
         if ((!h->lane[l] && l < outside) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
+        if (h->nchain && l == h->chain[0]) continue;
         if (h->lane[l] || l >= from) elements *= h->extent[l] * with_rest(h, l, from);
         step = KN_MIN(step, step_bytes(h, s, l));
+    }
+    for (int k = 0; k < h->nchain; k++) { /* lanes that are joined: each loop's own */
+        int64_t stride = s->stride[h->nest->loop[h->chain[k]].origin];
+        if (!(s->on & h->origin[h->chain[k]]) || !stride) continue;
+        elements *= (double)h->each[k];
+        step = KN_MIN(step, (double)stride * s->size);
     }
     double unit = KN_MAX((double)s->size, KN_MIN(step, (double)m->line));
     return KN_MIN(elements * unit, b->bytes);
