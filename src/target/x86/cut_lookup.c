@@ -8,7 +8,8 @@
 
 enum {
     MOST_CHOICES  = 64, /* that are followed */
-    LEAST_CHOICES = 3   /* that a table is worth */
+    LEAST_CHOICES = 3,  /* that a table is worth */
+    MOST_ENTRIES  = 16  /* lanes of four bytes */
 };
 
 /* cond asks for one bit of a number: which, of which. */
@@ -53,10 +54,10 @@ static kn_ref cl_chosen(const kn_graph *g, kn_ref n, uint32_t bits) {
     return n;
 }
 
-/* LOCAL memory of w elements that has those constants. */
+/* LOCAL memory of w elements that has those constants; its number is below those of which Plan makes registers. */
 static kn_ref cl_filled(kx_cut *c, kn_ref n, int w, int low, int count) {
     kn_graph *g    = c->g;
-    kn_ref    put[16], memory = kg_buffer(g, KX_LOCALS / 2 + c->ntable++, w, kg_dtype(g, n), 0, KN_LOCAL);
+    kn_ref    put[MOST_ENTRIES], memory = kg_buffer(g, KX_LOCALS / 2 + c->ntable++, w, kg_dtype(g, n), 0, KN_LOCAL);
     for (int k = 0; k < count; k++) {
         kn_ref at = kg_idx(g, k);
         put[k]    = kg_store(g, kg_index(g, memory, &at, 1), cl_chosen(g, n, (uint32_t)k << low), 0);
@@ -71,9 +72,10 @@ kn_ref kx_lookup(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, 
     uint32_t  bits = w * kn_dsize(dt) == (c->avx512 ? 64 : 32) && kn_dsize(dt) == 4 ? cl_bits_of(c, n, &of) : 0;
     *is = false;
     if (!bits) return 0;
-    low   = __builtin_ctz(bits);
+    low = __builtin_ctz(bits);
+    if (bits >> low >= (uint32_t)KN_MIN(w, MOST_ENTRIES)) return 0;
     count = (int)(bits >> low) + 1;
-    if (count & (count - 1) || count > KN_MIN(w, 16)) return 0;
+    if (count & (count - 1)) return 0; /* the bits do not follow one another */
     *is = true;
     if (!(x = kx_operand(c, of, d, row, chunk))) return 0;
     if (kg_op(g, x) == KN_OP_CONST) return cl_chosen(g, n, (uint32_t)kg_const_int(g, x));
