@@ -9,6 +9,7 @@
 
 #define AS_FEW 1.1 /* times as many */
 #define AS_LITTLE 0.9 /* times as long */
+#define A_FIFTH_LESS 0.8
 
 enum {
     STORE_AHEAD = 1024, /* bytes before they are stored to, lines are announced; */
@@ -320,7 +321,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     bool    turned, blocks;
     int     n = weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
     bool    joined = has_op(opts, n, KN_OPT_JOIN), sums = joined && v->outputs < v->nest->norigin;
-    double  least = c.ps * 0.8, all = joined && !sums ? least : c.ps, few = cost_of(v, first) * AS_FEW;
+    double  least = c.ps * A_FIFTH_LESS, all = joined && !sums ? least : c.ps, few = cost_of(v, first) * AS_FEW;
     double  parts = sums ? c.arithmetic + c.memory : 0;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
@@ -331,7 +332,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
         bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
         near |= product && (part || cost_of(v, lane) < few || (first < 0 && has_op(opts, n, KN_OPT_STAGE)));
         near |= first >= 0 && lane >= 0 && cost_of(v, lane) <= cost_of(v, first);
-        near &= c.ps < all || (c.ps * 0.8 < all && c.arithmetic + c.memory < parts);
+        near &= c.ps < all || (c.ps * A_FIFTH_LESS < all && c.arithmetic + c.memory < parts);
         if (c.ps < least || (best == first && near)) least = c.ps, best = lane;
     }
     return best;

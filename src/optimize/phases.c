@@ -48,14 +48,15 @@ static int64_t gathered_factor(const ko_view *v, int lane) {
         bool             rows = false;
         if (!a->reduce || kg_op(v->g, p) != KN_OP_PARAM || s <= KO_NEAR || s == INT64_MAX) continue;
         for (int o = 0; o < v->outputs; o++) rows |= o != lane && ko_stride_in(v, a, o) != 0;
-        int64_t bytes = kn_sat_mul(ko_terms(v), v->nest->origin[lane].extent * kn_dsize(kg_dtype(v->g, p)));
+        int64_t all = kn_sat_mul(ko_terms(v), v->nest->origin[lane].extent);
+        int64_t bytes = kn_sat_mul(all, kn_dsize(kg_dtype(v->g, p)));
         if (!rows && bytes <= KN_STAGE_BYTES) return kg_field(v->g, p, KN_F_PARAM_slot);
     }
     return -1;
 }
 
 bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
-    kn_nest *nest = v->nest;
+    kn_nest       *nest = v->nest;
     int64_t        phases[KN_MAX_NEST], rows = 1, copies = 1, terms = ko_terms(v), own = phases_of(v, lane);
     int64_t        registers = KN_MAX(ko_tile_registers(v) - ASIDE, (int64_t)2);
     int            end = -1, at = ko_position(nest, lane, -1);

@@ -107,14 +107,18 @@ static int sum_around(const ko_view *v) {
 
 static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
 
+/* w lanes of a reduction's loop; what is left over, or lies behind a bound that moves, goes under a mask if that is
+ * asked for and there are such. */
+static bool lanes_of_sum(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, int *n, int cap) {
+    kn_opt some = {.op = KN_OPT_SPLIT, .axis = ko_position(v->nest, o, KN_AXIS_REDUCE), .arg = w,
+                   .target = KN_AXIS_GROUP_REDUCE, .tail = mask && masks_rounds(v) ? KN_TAIL_MASK : 0};
+    return ko_push(v, some, opts, n, cap);
+}
+
 /* A reduction's loop in rounds of w lanes that follow one another, the last one under a mask where there are such. */
 static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int cap) {
-    bool   mask = v->nest->origin[o].extent % w && masks_rounds(v);
-    int    at   = ko_position(v->nest, o, KN_AXIS_REDUCE);
-    kn_opt some = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_GROUP_REDUCE,
-                   .tail = mask ? KN_TAIL_MASK : 0};
-    if (!ko_push(v, some, opts, n, cap)) return false;
-    at = ko_position(v->nest, o, KN_AXIS_REDUCE);
+    if (!lanes_of_sum(v, o, w, v->nest->origin[o].extent % w != 0, opts, n, cap)) return false;
+    int at = ko_position(v->nest, o, KN_AXIS_REDUCE);
     if (at >= 0 && v->nest->loop[at].extent > 1)
         ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
     return true;
@@ -226,10 +230,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         int beside = lane < 0 ? -1 : ko_position(nest, lane, KN_AXIS_UPCAST);
         if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
             w = e; /* what is computed of the row's elements is computed once */
-        kn_opt some = {.op = KN_OPT_SPLIT, .axis = ko_position(nest, o, KN_AXIS_REDUCE), .arg = w,
-                       .target = KN_AXIS_GROUP_REDUCE};
-        if (nest->origin[o].moving && masks_rounds(v)) some.tail = KN_TAIL_MASK;
-        ko_push(v, some, opts, n, cap);
+        lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
         if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }

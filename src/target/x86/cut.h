@@ -95,6 +95,11 @@ static inline bool kx_is_iota(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_RANGE && kg_field(g, n, KN_F_RANGE_rank) > 0;
 }
 
+/* A constant whose bits are all 0: of floats not -0. */
+static inline bool kx_is_zero(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_CONST && !kg_node(g, n)->arg;
+}
+
 /* cut_pack.c: all of a buffer of w lanes; the lanes of a register as scalars. */
 kn_ref kx_run_of(kx_cut *c, kn_ref buffer, int w);
 bool   kx_lanes(kx_cut *c, kn_ref v, int w, kn_ref *out);

@@ -628,7 +628,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     if (!none) return place;
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
-    bool zero   = gate && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && !kg_node(g, kg_at(g, n, 1))->arg;
+    bool zero   = gate && kx_is_zero(g, kg_at(g, n, 1));
     bool masked = cm_masks_lanes(c, dt, w) && (c->avx512 || zero); /* lanes that AVX2 leaves out are 0 */
     if (!gathers && (!run || (!still && !masked && step == 1))) return kx_pack_elements(c, n, d, row, chunk);
     if (gathers) {

@@ -7,7 +7,6 @@
 #include "rules/decomp.h"
 #include "target/x86/x86.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- forms ----------------------------------------------------------------------------------------------------- */
@@ -205,11 +204,6 @@ static kn_ref co_retyped(kx_cut *c, kn_ref x, int dt, int lanes) {
     return kx_node(c, (int)kg_field(c->g, x, KN_F_INS_op), dt, lanes, kg_src(c->g, x), (int)kg_nsrc(c->g, x));
 }
 
-static bool co_is_zero(const kn_graph *g, kn_ref x) { /* and not -0 */
-    return kg_op(g, x) == KN_OP_CONST && kn_is_float(kg_dtype(g, x)) && kg_const_float(g, x) == 0 &&
-           !signbit(kg_const_float(g, x));
-}
-
 /* A sum that began with 0, of which `x` is not; 0: neither source is one. */
 static kn_ref co_sum_beside(const kx_cut *c, kn_ref add, int x) {
     kn_ref s = kg_at(c->g, add, (uint32_t)(1 - x));
@@ -233,7 +227,7 @@ void kx_find_sums(kx_cut *c, const kn_ref *order, uint32_t n) {
         for (uint32_t i = 0; i < n; i++) {
             kn_ref x = order[i], to = kg_op(g, x) == KN_OP_STORE ? kg_storage(g, kg_at(g, x, 0)) : 0;
             if (!to || !kx_is_register(g, to) || c->sum[to] || c->sum[kg_at(g, x, 1)]) continue;
-            if (co_is_zero(g, kg_at(g, x, 1))) continue;
+            if (kx_is_zero(g, kg_at(g, x, 1))) continue;
             c->sum[to] = again = true;
         }
     }
@@ -247,7 +241,7 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
         return co_bits(c, src[0], dt);
     if (op == KN_OP_CAST && st == dt) return src[0];
     for (int i = 0; i < 2 && op == KN_OP_ADD; i++)
-        if (co_is_zero(g, src[i]) && co_sum_beside(c, n, i) && kg_dtype(g, src[1 - i]) == dt) return src[1 - i];
+        if (kx_is_zero(g, src[i]) && co_sum_beside(c, n, i) && kg_dtype(g, src[1 - i]) == dt) return src[1 - i];
     if (op == KN_OP_CAST && dt == KN_BOOL) return kx_refuse(c, n, "a bool is made by the rule cast_to_bool"), 0;
     if (lanes && op == KN_OP_CAST && st == KN_F32 && co_is_narrow(dt) && dt != KN_F16 && kg_op(g, src[0]) == KN_OP_INS)
         return co_retyped(c, src[0], dt, lanes);
