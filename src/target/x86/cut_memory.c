@@ -611,7 +611,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool    run  = step == 1 ? cm_moves_whole(c, dt)
                    : still   ? a.plain && cm_loads_apart(dt, w, step)
                              : a.plain && cm_gathers_apart(c, dt, w, step);
-    if (a.plain && !gate && step != 1) {
+    if (a.plain && kg_nsrc(g, n) == 1 && step != 1) { /* a block has rows whose gates are others */
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
         if (!x) x = cm_load_halves(c, n, &a, d, row, chunk);
         if (x) return x;
