@@ -446,7 +446,8 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
     if (!product || by_rows || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
         ko_split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
-    if (halves) ko_split(v, ko_position(nest, lane, KN_AXIS_UPCAST), w / 2, KN_AXIS_UPCAST, opts, n, cap);
+    int64_t part = w / (v->byte_products ? 4 : 2); /* there products are loaded and stored sixteen at a time */
+    if (halves) ko_split(v, ko_position(nest, lane, KN_AXIS_UPCAST), part, KN_AXIS_UPCAST, opts, n, cap);
     if (product) panels(v, lane, row, w, opts, n, cap);
 }
 

@@ -35,6 +35,7 @@ typedef struct ko_view {
     bool       joins; /* it may join rows, or its lanes are those of joined rows */
     bool       phased; /* the list is to be one of phases, or is */
     bool       turned, apart; /* the list has a block that is turned; it is to have none */
+    bool       byte_products; /* there are some */
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
     int        ops, work; /* that compute values, not indices; what they take (ko_op_weight) */

@@ -45,10 +45,14 @@ bool kn_rule_is_one(kn_rw *rw, kn_ref a) {
     return kg_numel(rw->g, a) == 1;
 }
 
-bool kn_rule_is_of_rows(kn_rw *rw, kn_ref a) {
+int64_t kn_rule_in_row(kn_rw *rw, kn_ref a) {
     int            rank;
     const int64_t *dims = kg_shape(rw->g, a, &rank);
-    return !rank || dims[rank - 1] == 1;
+    return rank ? dims[rank - 1] : 1;
+}
+
+bool kn_rule_is_of_rows(kn_rw *rw, kn_ref a) {
+    return kn_rule_in_row(rw, a) == 1;
 }
 
 bool kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b) {

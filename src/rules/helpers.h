@@ -16,6 +16,7 @@ kn_ref kn_rule_order(kn_rw *rw, kn_ref n);     /* constants right, then ascendin
 kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n); /* x / c = x * (1 / c) where that is exact */
 bool   kn_rule_is_one(kn_rw *rw, kn_ref a); /* a scalar */
 bool   kn_rule_is_of_rows(kn_rw *rw, kn_ref a); /* one value for all lanes of a row */
+int64_t kn_rule_in_row(kn_rw *rw, kn_ref a); /* of a row; 1 of a scalar */
 bool   kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b); /* one is a scalar and the other a tile */
 /* index.c: index arithmetic by affine forms */
 kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n);
