@@ -224,8 +224,10 @@ static bool cm_moves_apart(int dt, int w, int64_t step) {
     return dt != KN_INDEX && moves && step * w * size == (int32_t)(step * w * size);
 }
 
-/* A pair as well: by way of memory it would wait for two stores. */
-static bool cm_loads_apart(int dt, int w, int64_t step) {
+/* A pair as well: by way of memory it would wait for two stores. Flags are bytes until they are masks,
+ * in one scratch register. */
+static bool cm_loads_apart(const kx_cut *c, int dt, int w, int64_t step) {
+    if (dt == KN_BOOL && c->avx512 && w <= 16) dt = KN_U8;
     return cm_moves_apart(dt, kn_dsize(dt) == 4 && w == 2 ? 4 : w, step);
 }
 
@@ -609,7 +611,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     }
     int64_t step = a.plain ? a.coef[d->rank - 1] : a.run;
     bool    run  = step == 1 ? cm_moves_whole(c, dt)
-                   : still   ? a.plain && cm_loads_apart(dt, w, step)
+                   : still   ? a.plain && cm_loads_apart(c, dt, w, step)
                              : a.plain && cm_gathers_apart(c, dt, w, step);
     if (a.plain && kg_nsrc(g, n) == 1 && step != 1) { /* a block has rows whose gates are others */
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
@@ -617,8 +619,8 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         if (x) return x;
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
-    bool told = !a.plain && !run && (!gate || known > 0) && cm_is_known(g, kg_at(g, at, 1));
-    if (told || (a.plain && gate && known > 0 && step != 1)) {
+    bool told = !a.plain && !run && (!gate || (known > 0 && dt != KN_BOOL)) && cm_is_known(g, kg_at(g, at, 1));
+    if (told || (a.plain && gate && known > 0 && step != 1 && dt != KN_BOOL)) {
         place = cm_load_places(c, n, &a, d, row, chunk, let.lanes, &none);
         if (!none && gate) place = place ? cm_load_known(c, n, place, &let, d, row, chunk) : 0;
     }
@@ -669,7 +671,7 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     if (!a.plain) return !a.run && !cm_gathers(c, at, dt, w) && !cm_is_known(c->g, kg_at(c->g, at, 1));
     if (kg_nsrc(c->g, n) > 1) return false;
     int64_t step = a.coef[t.rank - 1];
-    return step != 0 && step != 1 && !cm_loads_apart(dt, w, step) && !cm_turns(c, dt, w);
+    return step != 0 && step != 1 && !cm_loads_apart(c, dt, w, step) && !cm_turns(c, dt, w);
 }
 
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {

@@ -127,7 +127,8 @@ int kx_runs_of(const int32_t *place, int w, int each, int most, int32_t *start) 
 bool kx_shuffles(const kx_cut *c, int dtype, const int32_t *place, int w) {
     int     size = kn_dsize(dtype), all = size < 4 ? 16 / size : w, lanes = KN_MIN(w, all);
     int32_t start[KX_PLACE_RUNS];
-    if (dtype == KN_BOOL || dtype == KN_INDEX || w < 4 || (size >= 4 && (!c->avx512 || w * size < 16))) return false;
+    if ((dtype == KN_BOOL && (!c->avx512 || w > 16)) || dtype == KN_INDEX || w < 4) return false;
+    if (size >= 4 && (!c->avx512 || w * size < 16)) return false;
     for (int l = 0; l < w; l += lanes) {
         int each = all, runs;
         while ((runs = kx_runs_of(place + l, lanes, each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS && each > 1) each /= 2;

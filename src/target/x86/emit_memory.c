@@ -744,7 +744,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_gather(e, n, d, spot.places, 0, 0, &m);
     else if (spot.stack && kn_dsize(dt) >= 4)
         el_load_places(e, n, d, &m);
-    else if (lanes && dt == KN_BOOL)
+    else if (lanes && dt == KN_BOOL && (spot.stack || spot.step != 1)) {
+        kx_load_narrow(e, n, e->v1, spot.step, place, &m);
+        kx_put(e, kx_i3(KX_VPTESTMB_K, KN_MAX(16, w), d, e->v1, e->v1));
+    } else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
         kx_load_narrow(e, n, d, spot.step, place, &m), el_load_run(e, d, dt, w, NULL);
