@@ -28,6 +28,7 @@ enum {
 
 #define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from, */
 #define A_PART 0.5 /* and for fewer than it takes, which are loaded in parts that nothing else be read */
+#define WORDS 16 /* cycles for a register of two bytes a lane, up to seven apart, of runs of eight: shuffles and ors */
 #define MANY_ROWS 1.5 /* times that five rows to seven in turns take, as they were measured */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
 
@@ -452,7 +453,8 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     if (s->narrow || rows > KO_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
     if (s->store && s->gate) return 0;
     if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
-    if (!s->store && s->size == 2) return m->mask_registers && (rows == 2 || rows == 4) ? rows : 0; /* by halves */
+    if (!s->store && s->size == 2 && rows != 2 && rows != 4) return rows < 8 ? WORDS : 0;
+    if (!s->store && s->size == 2) return m->mask_registers ? rows : 0; /* by halves */
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
@@ -532,6 +534,33 @@ static double not_shared(const ko_shape *h, const ko_site *s, int lane) {
         }
     }
     return share;
+}
+
+/* All of the origin's numbers are in one body: as rows or lanes of a tile, or as copies. */
+static bool is_all_here(const ko_shape *h, int o) {
+    for (int l = 0; l < h->nest->nloop; l++)
+        if (h->nest->loop[l].origin == o && !h->lane[l] && h->nest->loop[l].type != KN_AXIS_UNROLL) return false;
+    return true;
+}
+
+/* The terms of a sum's copies are what the tile's rows load themselves: x - min(x) of short rows. */
+static bool is_read_again(const ko_shape *h, const ko_site *s) {
+    for (int i = 0; i < h->model->nsite; i++) {
+        const ko_site *row = &h->model->site[i];
+        int            own = -1, other = -1, apart = 0;
+        if (row == s || row->base != s->base || row->size != s->size || row->store || row->gate) continue;
+        for (int o = 0; o < h->nest->norigin; o++) {
+            if (s->stride[o] == row->stride[o]) continue;
+            apart++;
+            *(s->stride[o] ? &own : &other) = o;
+        }
+        if (apart != 2 || own < 0 || other < 0 || !h->nest->origin[own].reduce || row->stride[own]) continue;
+        const kn_origin *sum = &h->nest->origin[own], *out = &h->nest->origin[other];
+        if (s->stride[own] == row->stride[other] && sum->extent == out->extent && is_all_here(h, own) &&
+            is_all_here(h, other))
+            return true;
+    }
+    return false;
 }
 
 /* Cycles from one term to the next where an accumulator takes more of them, of a prefix all of its loop, than a
@@ -752,6 +781,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         if (s->base >= 0) trips *= idle / idle_phases(&h, s->on); /* what all phases ask for is loaded once */
         double n = trips * rows * v * with_tails(&h, s, m) * (s->base < 0 ? 1 : not_shared(&h, s, lane_of(&h, s)));
         if (s->base >= 0) {
+            if (!s->store && !s->gate && is_read_again(&h, s)) continue;
             (s->store ? written : read)[KN_L1] += n * each;
             issue += n * issue_cycles(&h, s, m) * cycle;
             continue;

@@ -283,33 +283,50 @@ int ko_shared_terms(const ko_view *v, int row) {
 
 /* The loop of the sum between first and last of which a tile's rows share terms; -1: none. */
 static int shared_with_tile(const ko_view *v, int first, int last) {
-    int     shared = -1;
-    int64_t lanes  = 0; /* the last one's */
+    int     shared = -1, before = -1; /* before: of the rows before the last loop, which is the lanes' */
+    int64_t lanes  = 0;
     for (int l = 0; l < v->nest->nloop; l++) {
         const kn_loop *at = &v->nest->loop[l];
         if (at->type != KN_AXIS_UPCAST) continue;
-        int o = at->extent <= KO_SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
-        if (o >= first && o < last) shared = o;
+        int o  = at->extent <= KO_SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
+        shared = before;
+        if (o >= first && o < last) before = o;
         lanes = at->extent;
     }
     return ko_lane_vectors(v, lanes) == 1 ? shared : -1; /* else registers are too few for what is shared */
 }
 
+/* The lanes' terms lie side by side, one lane's behind the other's: copies of the sum, where not much is computed in
+ * each, share the registers that are loaded of them. */
+static bool has_terms_in_order(const ko_view *v, int own) {
+    int lane = -1;
+    if (v->work > KO_PIECE_OPS) return false;
+    for (int l = 0; l < v->nest->nloop; l++)
+        if (v->nest->loop[l].type == KN_AXIS_UPCAST) lane = v->nest->loop[l].origin;
+    for (int i = 0; i < v->naccess && lane >= 0 && v->machine->turns; i++)
+        if (ko_stride_in(v, &v->access[i], own) == 1 &&
+            ko_stride_in(v, &v->access[i], lane) == v->nest->origin[own].extent)
+            return v->nest->origin[own].extent <= KO_IN_TURNS;
+    return false;
+}
+
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
-    bool    room = ko_tile_registers(v) >= 2 * KO_BLOCK; /* for what the copies load */
+    /* for what the copies load; a narrower tile leaves more of them */
+    bool    room = v->machine->vector_registers >= 32 && v->narrow < KO_WHOLE_VECTORS;
     int64_t most = room && product ? KN_MIN(2 * KO_SHORT_SUM, KN_MAX(KO_SHORT_SUM, SHORT_CODE / vectors_of_tile(v)))
                                    : KO_SHORT_SUM, few = 2 * KO_SHORT_SUM;
     for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
-        bool alone = is_alone(v, first);
+        bool alone = is_alone(v, first) || (last - first == 1 && has_terms_in_order(v, first));
         if (v->ops > KO_PIECE_OPS && !alone) continue;
         if (terms > (alone ? KN_MAX(most, few) : most)) {
             int     shared = room ? shared_with_tile(v, first, last) : -1;
             int64_t copies = shared < 0 ? 0 : v->nest->origin[shared].extent;
             if (copies && kn_sat_mul(copies, vectors_of_tile(v)) <= 2 * SHORT_CODE)
                 ko_split(v, ko_position(v->nest, shared, KN_AXIS_REDUCE), copies, KN_AXIS_UNROLL, opts, n, cap);
+            if (copies && v->narrow == 1) continue;
             /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
