@@ -8,9 +8,9 @@
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
  * of most; where that holds more than there are registers, the same store by store, looking ahead, or depth first from
- * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first; or
- * where they are made of so much that a processor sees one at a time (LONG items), in the order that holds least. Reads
- * and writes of what is written there keep their order. */
+ * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first, and then
+ * four to memory, made of little each (BRIEF items); or where they are made of so much that a processor sees one at a
+ * time (LONG items), in the order that holds least. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8, AWAITED = 2 };
+enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8, AWAITED = 2, MOST_TURNS = 4, BRIEF = 16 };
 enum { SCALAR, VECTOR, MASK, BANKS };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
@@ -314,34 +314,49 @@ static bool stands_behind(const kl_run_order *o, int i) {
     return true;
 }
 
-/* What two stores are made of, an item of each in turn, in the order that each has alone. The one that has most left
- * goes on, the second at a tie, or so far behind: what it reads lies behind what the first reads, and caches that are
+/* What so many stores are made of, an item of each in turn, in the order that each has alone. The one that has most
+ * left goes on, a later one at a tie, or so far behind: what it reads lies behind what the first reads, and caches that are
  * asked for the later line first were measured to be faster (docs/decisions.md). */
-static void pair_stores(kl_run_order *o, const int *base, int *out, int n, int stores, int lag) {
+static void put_in_turns(kl_run_order *o, const int *base, int *out, int n, int stores, int ways, int lag) {
     int *start = (int *)&o->next[o->from], *by_store = o->stack, m = 0; /* of this run: counted anew behind */
     memset(start, 0, (size_t)n * sizeof *start);
     for (int k = 0; k < n; k++) start[o->effect[base[k]]]++, o->held[base[k]] = 0;
     for (int s = stores, end = n; s >= 0; s--) end = start[s] = end - start[s];
     for (int k = 0; k < n; k++) by_store[start[o->effect[base[k]]]++] = base[k]; /* start: now the end */
-    for (int s = 0, a = 0; s <= stores; s += 2) {
-        int mid = start[s], b = mid, end = s < stores ? start[s + 1] : mid;
-        while (a < mid || b < end) {
-            bool second = b < end && (a == mid || (end - b >= mid - a + lag && stands_behind(o, by_store[b])));
-            int  next   = by_store[second ? b++ : a++];
-            o->held[next] = 1;
-            out[m++]      = next;
+    for (int s = 0, from = 0; s <= stores; s += ways) {
+        int at[MOST_TURNS] = {0}, end[MOST_TURNS] = {0}, last = KN_MIN(ways, stores + 1 - s);
+        for (int t = 0; t < last; t++) at[t] = t ? end[t - 1] : from, end[t] = start[s + t];
+        for (from = end[last - 1]; m < from;) {
+            int best = 0;
+            while (at[best] == end[best]) best++;
+            for (int t = best + 1; t < last; t++) {
+                bool most = at[t] < end[t] && end[t] - at[t] >= end[best] - at[best] + lag;
+                if (most && stands_behind(o, by_store[at[t]])) best = t;
+            }
+            o->held[by_store[at[best]]] = 1;
+            out[m++]                    = by_store[at[best]++];
         }
-        a = end;
     }
 }
 
-/* Two stores in turns take no more registers than are left, some to spare counted: of few the count errs by more. */
-static bool pair_fits(kl_run_order *o, const int *paired, int n) {
+/* Stores in turns take no more registers than are left, some to spare counted: of few the count errs by more, of what
+ * is short by less. */
+static bool turns_fit(kl_run_order *o, const int *paired, int n, bool brief) {
     int most[BANKS];
     count_users(o, paired, n, most);
-    most[VECTOR] += o->all[VECTOR] > 16 ? SPARE : 2 * SPARE;
+    most[VECTOR] += o->all[VECTOR] <= 16 ? 2 * SPARE : brief ? 1 : SPARE;
     most[SCALAR] += SPARE;
     return !too_many(o, most);
+}
+
+/* Whole lines go to memory by four stores, of little each. */
+static bool stores_lines(const kl_run_order *o, int n, int stores) {
+    if (stores % MOST_TURNS || n > BRIEF * stores) return false;
+    for (int k = 0; k < n; k++) {
+        kn_ref x = o->item[o->depth_first[k]].node;
+        if (kg_op(o->g, x) == KN_OP_STORE && kg_space(o->g, kg_at(o->g, x, 0)) == KN_REG) return false;
+    }
+    return true;
 }
 
 /* Depth first, the last source first: what is chosen among comes before the choice, and of a chain of choices each is
@@ -370,8 +385,10 @@ static const int *choose_order(kl_run_order *o, int n) {
     const int *best = o->filled;
     count_left(o, n);
     if (stores > 1 && !wide) {
-        pair_stores(o, o->depth_first, o->alone, n, stores, 0);
-        if (pair_fits(o, o->alone, n)) return o->alone;
+        for (int ways = stores_lines(o, n, stores) ? MOST_TURNS : 2; ways > 1; ways /= 2) {
+            put_in_turns(o, o->depth_first, o->alone, n, stores, ways, 0);
+            if (turns_fit(o, o->alone, n, ways > 2)) return o->alone;
+        }
     }
     count_users(o, o->depth_first, n, most);
     if (most[SCALAR] + most[VECTOR] + most[MASK] <= FEW && !wide) return o->depth_first;
@@ -384,8 +401,8 @@ static const int *choose_order(kl_run_order *o, int n) {
     if (too_many(o, most) < mixed) best = o->alone, mixed = too_many(o, most);
     for (int lag = 0; wide && lag < KN_MAX(3 * LONG, n / stores); lag += LONG / 2) {
         int *paired = best == o->filled ? o->depth_first : o->filled;
-        pair_stores(o, o->alone, paired, n, stores, lag);
-        if (pair_fits(o, paired, n)) return paired;
+        put_in_turns(o, o->alone, paired, n, stores, 2, lag);
+        if (turns_fit(o, paired, n, false)) return paired;
     }
     if (mixed) {
         int *other = best == o->filled ? o->alone : o->filled;
