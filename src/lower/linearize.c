@@ -8,9 +8,9 @@
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
  * of most; where that holds more than there are registers, the same store by store, looking ahead, or depth first from
- * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first, and then
- * four to memory, made of little each (BRIEF items); or where they are made of so much that a processor sees one at a
- * time (LONG items), in the order that holds least. Reads and writes of what is written there keep their order. */
+ * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first, and
+ * then four to memory, made of little each (BRIEF items); or where they are made of so much that a processor sees one
+ * at a time (LONG items), in the order that holds least. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -315,8 +315,8 @@ static bool stands_behind(const kl_run_order *o, int i) {
 }
 
 /* What so many stores are made of, an item of each in turn, in the order that each has alone. The one that has most
- * left goes on, a later one at a tie, or so far behind: what it reads lies behind what the first reads, and caches that are
- * asked for the later line first were measured to be faster (docs/decisions.md). */
+ * left goes on, a later one at a tie, or so far behind: what it reads lies behind what the first reads, and caches that
+ * are asked for the later line first were measured to be faster (docs/decisions.md). */
 static void put_in_turns(kl_run_order *o, const int *base, int *out, int n, int stores, int ways, int lag) {
     int *start = (int *)&o->next[o->from], *by_store = o->stack, m = 0; /* of this run: counted anew behind */
     memset(start, 0, (size_t)n * sizeof *start);
