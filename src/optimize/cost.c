@@ -28,6 +28,7 @@ enum {
 
 #define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from, */
 #define A_PART 0.5 /* and for fewer than it takes, which are loaded in parts that nothing else be read */
+#define A_GATHER 1.6 /* cycles for a lane of those that are wherever a register of numbers says, */
 #define WORDS 16 /* cycles for a register of two bytes a lane, up to seven apart, of runs of eight: shuffles and ors */
 #define MANY_ROWS 1.5 /* times that five rows to seven in turns take, as they were measured */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
@@ -74,7 +75,7 @@ int ko_op_weight(int op) {
     case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: return 4;
     case KN_OP_EXP2: case KN_OP_LOG2: return 12;
     case KN_OP_IDIV: case KN_OP_MOD: return 20;
-    case KN_OP_SIN: case KN_OP_POW: return 30;
+    case KN_OP_SIN: case KN_OP_POW: return 150;
     case KN_OP_THREEFRY: return 60;
     case KN_OP_REDUCE: return 1;
     default: return kn_is_alu(op);
@@ -189,6 +190,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
         kn_ref  r = nest->origin[o].range;
         int64_t c = affine ? kn_affine_coef(&form, r) : JUMPS;
         if (!kg_depends(g, at, r)) c = 0;
+        else if (!kg_depends(g, kg_at(g, at, 1), r)) c = 1; /* what was staged: each lane has its own */
         else if (!c) c = JUMPS;
         for (int t = 0; affine && c && t < form.n; t++)
             if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
@@ -610,7 +612,7 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0;
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;
-    double  lane_cycles = s->store ? EXTRACT : INSERT;
+    double  lane_cycles = s->store ? EXTRACT : s->picks && s->size >= 4 ? A_GATHER : INSERT;
     if (!s->store && s->size >= 4 && lanes <= PAIRS) lane_cycles *= (double)(lanes - 1) / (double)lanes; /* joined */
     return lane_cycles * (ragged ? RAGGED : 1);
 }

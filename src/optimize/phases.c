@@ -76,7 +76,8 @@ bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     if (at != end) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
-    int64_t all = nest->origin[lane].extent / own, most = KN_MIN(registers / rows, (int64_t)PHASE_REGISTERS) * v->lanes;
+    int64_t fit = KN_MIN(registers / rows, (int64_t)PHASE_REGISTERS) >> v->narrow;
+    int64_t all = nest->origin[lane].extent / own, most = KN_MAX(fit, (int64_t)1) * v->lanes;
     int64_t w   = all / ((all + most - 1) / most); /* as many rounds, of which the last has no fewer lanes */
     if (!ko_split(v, ko_position(nest, lane, -1), w * own, KN_AXIS_UPCAST, opts, n, cap)) return false;
     at = ko_position(nest, lane, KN_AXIS_UPCAST);
@@ -87,10 +88,11 @@ bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     for (int o = 0; o < v->outputs; o++)
         if (o != lane && phases[o] > 1)
             ko_split(v, ko_position(nest, o, KN_AXIS_LOOP), phases[o], KN_AXIS_UPCAST, opts, n, cap);
+    int64_t code = MOST_CODE >> 2 * v->narrow;
     for (int o = nest->norigin; o-- > v->outputs;) { /* which terms a phase has is known then */
         int64_t e = nest->origin[o].extent;
         if (e < 2) continue;
-        if (e > KO_SHORT_SUM || copies * e * rows * ko_lane_vectors(v, w) > MOST_CODE >> 2 * v->narrow) break;
+        if (e > KO_SHORT_SUM || copies * e * rows * ko_lane_vectors(v, w) > code) break;
         int term = ko_position(nest, o, KN_AXIS_REDUCE);
         if (term >= 0 && ko_split(v, term, e, KN_AXIS_UNROLL, opts, n, cap)) copies *= e;
     }

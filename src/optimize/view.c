@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { FEW_TERMS = 16 };
+enum { FEW_TERMS = 16, STAGED_FEW = 16 };
 
 /* Iterations of the loops around n, which stands in `reduce` (0: in none). */
 static double trips_of(const ko_view *v, kn_ref n, kn_ref reduce) {
@@ -18,6 +18,7 @@ static double trips_of(const ko_view *v, kn_ref n, kn_ref reduce) {
 int64_t ko_stride_in(const ko_view *v, const ko_access *a, int origin) {
     kn_ref r = v->nest->origin[origin].range;
     if (!kg_depends(v->g, a->node, r)) return 0;
+    if (!kg_depends(v->g, kg_at(v->g, a->node, 1), r)) return 1; /* what was staged: each lane has its own */
     int64_t c = a->affine ? kn_affine_coef(&a->form, r) : 0;
     if (c == 0) return INT64_MAX;
     for (int t = 0; t < a->form.n; t++)
@@ -139,7 +140,7 @@ int64_t ko_tile_registers(const ko_view *v) {
 static bool stages_few(const ko_view *v) {
     for (int o = 0; o < v->nest->norigin; o++) {
         const kn_origin *or = &v->nest->origin[o];
-        if (!or->staged && or->extent > KO_IN_TURNS) return false;
+        if (!or->staged && or->extent > STAGED_FEW) return false;
     }
     return v->machine->turns;
 }
