@@ -75,7 +75,7 @@ int ko_op_weight(int op) {
     case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: return 4;
     case KN_OP_EXP2: case KN_OP_LOG2: return 12;
     case KN_OP_IDIV: case KN_OP_MOD: return 20;
-    case KN_OP_SIN: case KN_OP_POW: return 150;
+    case KN_OP_SIN: case KN_OP_POW: return 30;
     case KN_OP_THREEFRY: return 60;
     case KN_OP_REDUCE: return 1;
     default: return kn_is_alu(op);

@@ -311,7 +311,8 @@ static bool has_op(const kn_opt *opts, int n, kn_opt_op op) {
  * and short vectors cost, the count of accesses what is next to what. Of two that turn the same blocks, or make about
  * as many accesses for a product, it takes what is predicted to take less at all, and so beside one that fills a part
  * of a register in a product, of one that copies a factor beside lanes of the sums, of one that puts short rows of sums
- * in turns, beside those rows, or beside short rows of folds. Where rows are joined what blocks take is told too low,
+ * in turns, beside those rows, or beside short rows of folds; and of one that computes much less than joined rows, each
+ * lane of which computes what a row has in common. Where rows are joined what blocks take is told too low,
  * and where their sums are, so that each lane takes all terms, arithmetic and memory count together
  * (docs/decisions.md). */
 static int choose_lane(const ko_view *v, ko_model *model) {
@@ -323,6 +324,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     bool    joined = has_op(opts, n, KN_OPT_JOIN), sums = joined && v->outputs < v->nest->norigin;
     double  least = c.ps * A_FIFTH_LESS, all = joined && !sums ? least : c.ps, few = cost_of(v, first) * AS_FEW;
     double  parts = sums ? c.arithmetic + c.memory : 0;
+    double  again = joined && !sums && c.arithmetic > c.memory ? c.arithmetic : 0, whole = c.ps;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
     bool   part    = first >= 0 && v->nest->origin[first].extent < v->lanes && !reads_halves(v);
@@ -333,6 +335,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
         near |= product && (part || cost_of(v, lane) < few || (first < 0 && has_op(opts, n, KN_OPT_STAGE)));
         near |= first >= 0 && lane >= 0 && cost_of(v, lane) <= cost_of(v, first);
         near &= c.ps < all || (c.ps * A_FIFTH_LESS < all && c.arithmetic + c.memory < parts);
+        near |= c.ps < whole && 3 * c.arithmetic < 2 * again;
         if (c.ps < least || (best == first && near)) least = c.ps, best = lane;
     }
     return best;
