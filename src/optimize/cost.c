@@ -558,9 +558,8 @@ static bool is_read_again(const ko_shape *h, const ko_site *s) {
         }
         if (apart != 2 || own < 0 || other < 0 || !h->nest->origin[own].reduce || row->stride[own]) continue;
         const kn_origin *sum = &h->nest->origin[own], *out = &h->nest->origin[other];
-        if (s->stride[own] == row->stride[other] && sum->extent == out->extent && is_all_here(h, own) &&
-            is_all_here(h, other))
-            return true;
+        bool same = !out->reduce && s->stride[own] == row->stride[other] && sum->extent == out->extent;
+        if (same && is_all_here(h, own) && is_all_here(h, other)) return true;
     }
     return false;
 }

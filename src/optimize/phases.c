@@ -88,11 +88,10 @@ bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     for (int o = 0; o < v->outputs; o++)
         if (o != lane && phases[o] > 1)
             ko_split(v, ko_position(nest, o, KN_AXIS_LOOP), phases[o], KN_AXIS_UPCAST, opts, n, cap);
-    int64_t code = MOST_CODE >> 2 * v->narrow;
     for (int o = nest->norigin; o-- > v->outputs;) { /* which terms a phase has is known then */
         int64_t e = nest->origin[o].extent;
         if (e < 2) continue;
-        if (e > KO_SHORT_SUM || copies * e * rows * ko_lane_vectors(v, w) > code) break;
+        if (e > KO_SHORT_SUM || copies * e * rows * ko_lane_vectors(v, w) > MOST_CODE >> 2 * v->narrow) break;
         int term = ko_position(nest, o, KN_AXIS_REDUCE);
         if (term >= 0 && ko_split(v, term, e, KN_AXIS_UNROLL, opts, n, cap)) copies *= e;
     }

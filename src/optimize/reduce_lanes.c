@@ -324,9 +324,10 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
         if (terms > (alone ? KN_MAX(most, few) : most)) {
             int     shared = room ? shared_with_tile(v, first, last) : -1;
             int64_t copies = shared < 0 ? 0 : v->nest->origin[shared].extent;
-            if (copies && kn_sat_mul(copies, vectors_of_tile(v)) <= 2 * SHORT_CODE)
+            bool    some   = copies && kn_sat_mul(copies, vectors_of_tile(v)) <= 2 * SHORT_CODE;
+            if (some)
                 ko_split(v, ko_position(v->nest, shared, KN_AXIS_REDUCE), copies, KN_AXIS_UNROLL, opts, n, cap);
-            if (copies && v->narrow == 1) continue;
+            if (some && v->narrow == 1) continue; /* without others it may fit */
             /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
