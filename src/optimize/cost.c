@@ -804,6 +804,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     out->memory = by_level(read, m->read_ps, m->line, out->bytes);
     out->memory += by_level(written, m->write_ps, m->line, out->stored);
     out->memory = KN_MAX(out->memory, issue);
+    out->issue  = issue / idle;
     for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */
         double   steps  = h.lane[l] ? 0 : cycle;
         uint64_t around = loop_set_around(&h, h.origin[l], false);

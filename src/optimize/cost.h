@@ -20,6 +20,7 @@ int ko_op_weight(int op);
 typedef struct ko_cost {
     double ps;              /* of one thread: the longer of arithmetic and memory, and the loops' own steps */
     double arithmetic, memory, loops;
+    double issue;           /* of loads and stores, shuffles included; memory takes as long at least */
     double bytes[KN_LEVELS]; /* served by L1, L2, L3, DRAM: loads, then stores */
     double stored[KN_LEVELS];
 } ko_cost;

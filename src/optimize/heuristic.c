@@ -236,7 +236,8 @@ static int weigh_other(const ko_view *v, ko_model *model, int lane, bool phases,
     int n        = list_for(&other, lane, list, KN_MIN(cap, KN_MAX_OPTS));
     if (phases ? !other.phased : !other.joins) return 0;
     ko_predict(model, &nest, v->machine, &less);
-    double parts = less.arithmetic + less.memory, all = c->arithmetic + c->memory; /* the shorter one costs as well */
+    /* the shorter ones cost as well */
+    double parts = less.arithmetic + less.memory + less.issue, all = c->arithmetic + c->memory + c->issue;
     if (less.ps >= AS_LITTLE * c->ps && (phases || less.ps > c->ps || parts >= AS_LITTLE * all)) return 0;
     *c = less;
     announce(&other, lane, c, list, &n, KN_MIN(cap, KN_MAX_OPTS));

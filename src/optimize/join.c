@@ -167,6 +167,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         bool    last = e * lanes > MOST_JOINED * v->lanes >> v->narrow || count + 1 == KN_COUNT(loop);
         loop[count]  = o;
         some[count]  = last ? some_of(v, e, lanes) : e;
+        if (some[count] < 2) break; /* those before it are many enough */
         bool near = reads_near(v, loop, some, count + 1);
         for (int64_t k = e / 2; k > 1 && !near && k * lanes >= v->lanes; k--) { /* some of them: a period is */
             if (e % k || last) continue;
