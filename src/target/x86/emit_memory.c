@@ -215,7 +215,7 @@ static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins 
     }
 }
 
-/* Lanes of four or eight bytes at places that are known, from up to four runs; a run of fewer than all lanes where they
+/* Lanes of four or eight bytes at places that are known, from a few runs; a run of fewer than all lanes where they
  * lie so near. AVX-512. */
 static void el_load_places(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
     int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), each;

@@ -32,7 +32,7 @@ enum { KX_NEAR = 64 };
  * in order, and how many; more than `most`: they are not enough, or all places lie within less than a run. */
 int kx_runs_of(const int32_t *place, int w, int each, int most, int32_t *start);
 /* Loads of lanes at places that are known but for what all have: so many runs, shuffled. */
-enum { KX_PLACE_RUNS = 4 };
+enum { KX_PLACE_RUNS = 6 };
 /* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
 bool kx_divides_lanes(int dtype, int64_t by, bool avx512);
 /* Every second lane of two such registers takes a shuffle or two (emit_memory.c). Bytes, and words on AVX2, do not. */
