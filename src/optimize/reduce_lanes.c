@@ -284,6 +284,7 @@ int ko_shared_terms(const ko_view *v, int row) {
 /* The loop of the sum between first and last of which a tile's rows share terms; -1: none. */
 static int shared_with_tile(const ko_view *v, int first, int last) {
     int     shared = -1, before = -1; /* before: of the rows before the last loop, which is the lanes' */
+    bool    fitted = v->machine->turns; /* copies that are too many are taken back; a C compiler may choke on them */
     int64_t lanes  = 0;
     for (int l = 0; l < v->nest->nloop; l++) {
         const kn_loop *at = &v->nest->loop[l];
@@ -291,6 +292,7 @@ static int shared_with_tile(const ko_view *v, int first, int last) {
         int o  = at->extent <= KO_SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
         shared = before;
         if (o >= first && o < last) before = o;
+        if (!fitted) shared = before;
         lanes = at->extent;
     }
     return ko_lane_vectors(v, lanes) == 1 ? shared : -1; /* else registers are too few for what is shared */
