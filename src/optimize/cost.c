@@ -455,8 +455,8 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     if (s->narrow || rows > KO_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
     if (s->store && s->gate) return 0;
     if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
-    if (!s->store && s->size == 2 && rows != 2 && rows != 4) return rows < 8 ? WORDS : 0;
-    if (!s->store && s->size == 2) return m->mask_registers ? rows : 0; /* by halves */
+    bool halves = rows == 2 || rows == 4;
+    if (!s->store && s->size == 2) return halves ? (m->mask_registers ? rows : 0) : rows < 8 ? WORDS : 0;
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)
