@@ -50,9 +50,9 @@ typedef struct kl_kernel {
     kd_frame  frame; /* kt_output's */
     uint8_t   unwind[KT_UNWIND];
     bool      machine; /* source is machine code */
-    uint32_t  spills, remade; /* kt_output's */
-    double    ps;      /* that Optimize predicted its options to take; of a choice alone */
-    int       narrow;  /* how often Optimize was asked to hold less at a time, as it spilled */
+    uint32_t  spills, remade; /* kt_output's, */
+    double    cycles;
+    ko_choice choice; /* what Optimize was asked for, and told of it */
     kd_fn     fn; /* loaded code, or NULL: interpreted */
 } kl_kernel;
 

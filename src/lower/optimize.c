@@ -68,7 +68,8 @@ static void explain_kernel(const kl_program *p, const kl_kernel *k) {
         if (told++) kn_str_putf(p->explain, "%s%d", told > 2 ? ", " : ", also of ", (int)i);
         else kn_str_putf(p->explain, "%d %s", (int)i, k->name);
     }
-    if (k->narrow) kn_str_putf(p->explain, ", narrowed %d times for want of registers", k->narrow);
+    if (k->choice.narrow) kn_str_putf(p->explain, ", narrowed %d times for want of registers", k->choice.narrow);
+    if (k->choice.lanes) kn_str_puts(p->explain, ", of other lanes, whose code is shorter");
     kn_str_putf(p->explain, "\n    %-18s %12s  %s\n", "lanes", "accesses", ko_cost_columns);
 }
 
@@ -77,7 +78,7 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     ko_panels panels = {.next = (int64_t)k->nargs};
     if (!count_work(k)) return kn_oom(f);
     if (p->explain) explain_kernel(p, k);
-    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, k->narrow, k->opts, KN_MAX_OPTS, &k->ps, p->explain, f);
+    if (choose) k->nopts = ko_choose(k->g, k->root, p->machine, &k->choice, k->opts, KN_MAX_OPTS, p->explain, f);
     if (f->code) return false;
     if (!k->nopts) return true;
     if (!ko_nest(k->g, k->root, &nest, f)) return false;

@@ -12,7 +12,8 @@
  * A stage works on the schedule or on each kernel. Where someone looks on, it is done with all kernels before the next
  * begins, and timed, verified and shown like all of them; else each kernel goes through its stages at once, in as many
  * threads as there are to be had, with the same result. A kernel whose machine code wants registers in an innermost
- * loop goes through them again, from Optimize on, with narrower tiles, and the best that is predicted stays. */
+ * loop goes through them again, from Optimize on, with narrower tiles, and the best that is predicted stays; one whose
+ * code came out longer than predicted, with other lanes, and the code that is much shorter stays. */
 #include "lower/pipeline.h"
 
 #include "rules_gen.h"
@@ -208,17 +209,18 @@ static bool copy_kernel(const kl_program *p, kl_kernel *k, const kl_kernel *from
 enum { SPILL = 32, SPILL_OF_FEW = 1 << 20, FEW_REGISTERS = 16 };
 static double crowded_cost(const kl_program *p, const kl_kernel *k) {
     double spill = p->machine->vector_registers > FEW_REGISTERS ? SPILL : SPILL_OF_FEW;
-    return k->ps * (1 + (spill * k->spills + k->remade) / KN_MAX(k->nodes, 1));
+    return k->choice.ps * (1 + (spill * k->spills + k->remade) / KN_MAX(k->nodes, 1));
 }
 
-/* One try, `narrow` as k says; not beyond Optimize if that chose what `than` has. */
-static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, kl_run *run, int last, bool *same,
-                       kn_fault *f) {
+/* One try, of the choice that k asks for; not beyond Optimize if that chose what `than` has, or what is predicted to
+ * take so many times as long. */
+static bool try_kernel(kl_program *p, kl_kernel *k, const kl_kernel *than, double times, kl_run *run, int last,
+                       bool *same, kn_fault *f) {
     int s = 0;
     for (*same = false; s <= last && pipeline[s].stage != KN_STAGE_OPTIMIZE;) s++;
     if (!lower_kernel(p, k, run, 0, s, f)) return false;
     *same = than && k->nopts == than->nopts && !memcmp(k->opts, than->opts, (size_t)k->nopts * sizeof *k->opts);
-    *same |= than && k->ps >= crowded_cost(p, than);
+    *same |= than && k->choice.ps >= times * crowded_cost(p, than);
     return *same || lower_kernel(p, k, run, s + 1, last, f);
 }
 
@@ -230,27 +232,68 @@ static bool is_crowded(const kl_kernel *k, int narrow) {
     return k->spills || (k->remade && narrow < KO_WHOLE_VECTORS) || share * k->remade > k->nodes;
 }
 
-/* A kernel through all its stages, narrowed until its innermost loops hold what they need. What is narrower is taken if
- * it does less than half as much for want of registers: that costs less than half a tile. */
-static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fault *f) {
-    kl_kernel whole = *k, best = {.spills = INT32_MAX};
-    bool      ok = true, same = false;
-    for (int narrow = 0; ok && narrow <= KO_NARROWEST && is_crowded(&best, narrow); narrow++) {
+static void swap_kernels(kl_kernel *a, kl_kernel *b) {
+    kl_kernel c = *a;
+    *a          = *b;
+    *b          = c;
+}
+
+static void drop_try(const kl_program *p, kl_kernel *k) {
+    drop_code(p, k);
+    kg_free(k->g);
+}
+
+/* A list of options may come out shorter than the one that is predicted to take less; it is tried if it is not
+ * predicted to take this many times as long, by kernels that take long enough, */
+#define AS_MISJUDGED 2.5
+enum { LONG_PS = 10000000 };
+/* whose instructions take more than this share of what was predicted, and than what they compute does alone; */
+#define SHARE_OF_CODE 0.5
+/* and taken if its own take so little of what theirs do, which is less where theirs did not come out longer than
+ * predicted: measured (docs/decisions.md). */
+#define SHORTER 0.75
+#define MUCH_SHORTER 0.65
+
+/* The kernel through all its stages with those lanes, narrowed until its innermost loops hold what they need; what is
+ * narrower is taken if it does less than half as much for want of registers: that costs less than half a tile. best->g
+ * is NULL where it fails, and where `than`, if it is not NULL, is predicted to take far less. */
+static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl_kernel *than, kl_kernel *best,
+                      kl_run *run, int last, kn_fault *f) {
+    bool ok = true, same = false;
+    *best   = (kl_kernel){.spills = INT32_MAX};
+    for (int narrow = 0; ok && narrow <= KO_NARROWEST && is_crowded(best, narrow); narrow++) {
         kn_fault  own = {0};
         kl_kernel now;
-        ok         = copy_kernel(p, &now, &whole, &own);
-        now.narrow = narrow;
-        ok         = ok && try_kernel(p, &now, narrow ? &best : NULL, run, last, &same, &own);
+        ok         = copy_kernel(p, &now, whole, &own);
+        now.choice = (ko_choice){.narrow = narrow, .lanes = lanes};
+        ok = ok && try_kernel(p, &now, narrow ? best : than, narrow ? 1 : AS_MISJUDGED, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (ok && !same && (!best.g || crowded_cost(p, &now) < crowded_cost(p, &best))) {
-            kl_kernel worse = best;
-            best            = now;
-            now             = worse;
-        }
-        drop_code(p, &now);
-        kg_free(now.g);
+        if (ok && !same && (!best->g || crowded_cost(p, &now) < crowded_cost(p, best))) swap_kernels(best, &now);
+        drop_try(p, &now);
+        if (!best->g) return;
     }
+}
+
+static double code_ps(const kl_program *p, const kl_kernel *k) {
+    return k->cycles * (double)p->machine->cycle_ps;
+}
+
+/* A kernel through all its stages, with the lanes that are predicted to take the least, or others whose code came out
+ * much shorter. */
+static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fault *f) {
+    kl_kernel whole = *k, best, other;
+    fit_lanes(p, &whole, 0, NULL, &best, run, last, f);
     if (!best.g) return false;
+    ko_choice first = best.choice;
+    double    told = crowded_cost(p, &best);
+    for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
+        kn_fault own   = {0};
+        double   share = code_ps(p, &best) > told ? SHORTER : MUCH_SHORTER;
+        if (code_ps(p, &best) <= KN_MAX(SHARE_OF_CODE * told, first.arithmetic)) break;
+        fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
+        if (other.g && other.cycles < share * best.cycles) swap_kernels(&best, &other);
+        drop_try(p, &other);
+    }
     *k = best;
     kg_free(whole.g);
     return true;
@@ -278,7 +321,7 @@ static bool foresee_kernel(const kl_program *p, kl_kernel *k, kl_run *run, kn_fa
     if (tried) {
         kg_keep_why(now.g, NULL);
         tried       = fit_kernel(&own, &now, run, KN_COUNT(pipeline) - 1, f);
-        same.narrow = now.narrow;
+        same.choice = now.choice;
         drop_code(p, &now);
     }
     if (ok) kg_free(now.g);

@@ -20,5 +20,6 @@ bool kl_render(kl_program *p, kl_kernel *k, kn_fault *f) {
     memcpy(k->unwind, out.unwind, sizeof k->unwind);
     k->spills     = out.spills;
     k->remade     = out.remade;
+    k->cycles     = out.cycles;
     return true;
 }

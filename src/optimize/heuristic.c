@@ -315,14 +315,15 @@ static bool has_op(const kn_opt *opts, int n, kn_opt_op op) {
  * in turns, beside those rows, or beside short rows of folds; and of one that computes much less than joined rows, each
  * lane of which computes what a row has in common. Where rows are joined what blocks take is told too low,
  * and where their sums are, so that each lane takes all terms, arithmetic and memory count together
- * (docs/decisions.md). */
-static int choose_lane(const ko_view *v, ko_model *model) {
+ * (docs/decisions.md). ps[lane + 1]: what its list is predicted to take; 0: it was not weighed. */
+static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
     bool    turned, blocks;
     int     n = weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
     bool    joined = has_op(opts, n, KN_OPT_JOIN), sums = joined && v->outputs < v->nest->norigin;
+    ps[first + 1] = c.ps;
     double  least = c.ps * A_FIFTH_LESS, all = joined && !sums ? least : c.ps, few = cost_of(v, first) * AS_FEW;
     double  parts = sums ? c.arithmetic + c.memory : 0;
     double  again = joined && !sums && c.arithmetic > c.memory ? c.arithmetic : 0, whole = c.ps;
@@ -332,6 +333,7 @@ static int choose_lane(const ko_view *v, ko_model *model) {
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         n         = weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
+        ps[lane + 1] = c.ps;
         bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
         near |= product && (part || cost_of(v, lane) < few || (first < 0 && has_op(opts, n, KN_OPT_STAGE)));
         near |= first >= 0 && lane >= 0 && cost_of(v, lane) <= cost_of(v, first);
@@ -340,6 +342,20 @@ static int choose_lane(const ko_view *v, ko_model *model) {
         if (c.ps < least || (best == first && near)) least = c.ps, best = lane;
     }
     return best;
+}
+
+/* The lanes that are predicted to take the least beside the chosen ones: loops are counted from 2 on there, and 1 is
+ * those of the sums. */
+static void tell_others(const double *ps, int n, int chosen, int *other) {
+    for (int k = 0; k < KO_OTHERS; k++) {
+        int best = -1;
+        for (int lane = 0; lane < n; lane++) {
+            bool told = lane == chosen + 1 || ps[lane] <= 0;
+            for (int j = 0; j < k; j++) told |= other[j] == lane + 1;
+            if (!told && (best < 0 || ps[lane] < ps[best])) best = lane;
+        }
+        other[k] = best + 1;
+    }
 }
 
 /* Each list that was weighed, a line. */
@@ -370,23 +386,26 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
     kn_str_free(&refused);
 }
 
-int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, double *ps,
-              kn_str *explain, kn_fault *f) {
-    *ps = 0;
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, kn_opt *opts, int cap, kn_str *explain,
+              kn_fault *f) {
+    double   ps[KN_MAX_NEST + 1] = {0};
     kn_nest  nest;
     kn_fault no = {0};
+    choice->ps  = 0;
     if (!ko_nest(g, sink, &nest, &no)) return 0;
-    ko_view v = {.g = g, .nest = &nest, .machine = m, .narrow = narrow};
+    ko_view v = {.g = g, .nest = &nest, .machine = m, .narrow = choice->narrow};
     if (!ko_look(&v, sink, f)) return 0;
     ko_find_tile(&v);
     ko_model *model = ko_model_new(g, sink, &nest, f);
     int       n     = 0;
     if (model) {
-        int lane = choose_lane(&v, model);
+        int lane = choice->lanes ? choice->lanes - 2 : choose_lane(&v, model, ps);
+        tell_others(ps, v.outputs + 1, lane, choice->other);
         if (explain) explain_lanes(&v, model, lane, explain);
         ko_cost c;
         n   = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
-        *ps = c.ps;
+        choice->ps         = c.ps;
+        choice->arithmetic = c.arithmetic;
     }
     ko_model_free(model);
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);

@@ -120,13 +120,20 @@ typedef struct ko_panels {
 /* The kernel of the edited nest; panels: what has to be copied before it. 0 on failure, with the graph's fault or f
  * set. */
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels, kn_fault *f);
-/* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). `narrow`, up
- * to KO_NARROWEST: how often the target has found the kernel to hold more than there are registers; then it is of fewer
- * rows and vectors at a time, beyond KO_WHOLE_VECTORS of parts of vectors. What it weighed and what was refused is
- * written to `explain`, which may be NULL. *ps: picoseconds that the kernel is predicted to take then. */
-enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6 };
-int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, int narrow, kn_opt *opts, int cap, double *ps,
-              kn_str *explain, kn_fault *f);
+/* What is asked of a choice, and what it tells of itself. `narrow`, up to KO_NARROWEST: how often the target has found
+ * the kernel to hold more than there are registers; then it is of fewer rows and vectors at a time, beyond
+ * KO_WHOLE_VECTORS of parts of vectors. `lanes`: the loop whose numbers are lanes, one of `other`; 0: whichever seems
+ * best. */
+enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6, KO_OTHERS = 2 };
+typedef struct ko_choice {
+    int    narrow, lanes;
+    double ps, arithmetic;   /* picoseconds that the kernel is predicted to take, and to compute alone */
+    int    other[KO_OTHERS]; /* lanes of the lists that are predicted to take the least beside it; 0: none */
+} ko_choice;
+/* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). What it
+ * weighed and what was refused is written to `explain`, which may be NULL. */
+int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, kn_opt *opts, int cap, kn_str *explain,
+              kn_fault *f);
 
 /* "SPLIT:0:8:UPCAST SWAP:1:2 SPLIT:0:16:THREAD:top STAGE:2" and back (opts_text.c has the grammar). */
 bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f);

@@ -31,7 +31,7 @@ typedef struct ko_view {
     kn_ref     limit[8]; /* comparisons of indices, as many as there is room for */
     int        nlimit;
     const kn_machine *machine;
-    int        narrow; /* ko_choose's */
+    int        narrow; /* ko_choice's */
     bool       joins; /* it may join rows, or its lanes are those of joined rows */
     bool       phased; /* the list is to be one of phases, or is */
     bool       turned, apart; /* the list has a block that is turned; it is to have none */

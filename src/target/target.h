@@ -42,6 +42,7 @@ typedef struct kt_output {
     uint8_t  unwind[KT_UNWIND];
     uint32_t spills; /* of machine code: registers that were put by in an innermost loop, stores and loads */
     uint32_t remade; /* instructions that make a value again there, for want of registers */
+    double   cycles; /* of machine code: that its instructions take in all iterations, if they wait for nothing */
 } kt_output;
 
 struct kt_target {

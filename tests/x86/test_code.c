@@ -1,7 +1,7 @@
 /* Code with labels, jumps, constants and alignment: the bytes, the faults, and, where the CPU can, the run. */
 #include "base/base.h"
 #include "check.h"
-#include "target/x86/code.h"
+#include "target/x86/emit.h"
 
 #include <stdlib.h>
 
@@ -190,6 +190,29 @@ static void shortest_constant(void) {
     }
 }
 
+/* What keeps a unit busy the longest, once for each time that the body runs. */
+static void pace(void) {
+    kx_pace t = {0};
+    kx_plan p = {0};
+    kx_pace_turn(&t, &p, -1);
+    CHECK_EQ(t.cycles, 0);
+    kx_ins jump = kx_i(KX_JMP, 0), address = kx_mem(kx_i2(KX_LEA, 8, KX_RAX, KX_IN_MEM), KX_RCX, 8);
+    kx_pace_add(&t, &jump);
+    kx_pace_add(&t, &address);
+    CHECK(t.busy[KX_UNIT_LOAD] == 0 && t.busy[KX_UNIT_STORE] == 0 && t.busy[KX_UNIT_VECTOR] == 0);
+    kx_ins store = kx_mem(kx_i2(KX_VMOVUPS_ST, 64, KX_IN_MEM, 3), KX_RCX, 0);
+    kx_pace_add(&t, &store);
+    CHECK(t.busy[KX_UNIT_STORE] == 2 && t.busy[KX_UNIT_LOAD] == 0 && t.busy[KX_UNIT_VECTOR] == 0);
+    kx_ins add = kx_mem(kx_i3(KX_VADDPS, 64, 1, 2, KX_IN_MEM), KX_RCX, 0), root = kx_i2(KX_VSQRTPS, 32, 1, 2);
+    kx_pace_add(&t, &add);
+    CHECK(t.busy[KX_UNIT_LOAD] == 1 && t.busy[KX_UNIT_VECTOR] > 0.6 && t.busy[KX_UNIT_VECTOR] < 0.7);
+    kx_pace_add(&t, &root);
+    CHECK(t.busy[KX_UNIT_DIVIDER] == 4 && t.busy[KX_UNIT_VECTOR] < 0.7);
+    t.times = 10;
+    kx_pace_turn(&t, &p, -1);
+    CHECK(t.cycles == 40 && t.times == 1 && t.busy[KX_UNIT_DIVIDER] == 0);
+}
+
 int main(void) {
     RUN(jumps);
     RUN(constants);
@@ -197,5 +220,6 @@ int main(void) {
     RUN(faults);
     RUN(memory_runs_out);
     RUN(shortest_constant);
+    RUN(pace);
     return check_result();
 }

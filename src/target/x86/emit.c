@@ -17,6 +17,7 @@ void kx_refused(kx_writer *e, kn_ref n, const char *what) {
 
 void kx_put(kx_writer *e, kx_ins i) {
     kx_emit(&e->code, &i);
+    kx_pace_add(&e->pace, &i);
     if (!e->list) return;
     kn_str_puts(e->list, "    ");
     kx_print(e->list, &i);
@@ -624,6 +625,7 @@ static void em_open_loop(kx_writer *e, int number) {
         kx_done(e, s, d);
     }
     em_lend(e, number, 0);
+    kx_pace_turn(&e->pace, p, number);
     if (l->inner) kx_align(&e->code, 32);
     kx_here(e, e->top[number]);
 }
@@ -639,6 +641,7 @@ static void em_close_loop(kx_writer *e, int number) {
     em_add_const(e, em_value_of(e, l->range), 1);
     em_compare_bound(e, l);
     kx_jcc(e, KXCC_L, e->top[number]);
+    kx_pace_turn(&e->pace, p, l->parent);
     em_take_back(e, number);
     kx_here(e, e->out[number]);
     em_put_away(e, number, true);
@@ -789,6 +792,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     em_set_scratch(&e, false);
     bool ok = em_lay_frame(&e);
     if (ok) {
+        kx_pace_turn(&e.pace, &p, -1);
         em_prologue(&e);
         for (e.at = 0; e.at < p.n && !f->code; e.at++) {
             if (kg_op(g, p.list[e.at]) != KN_OP_RANGE) em_make_moves(&e, e.at);
@@ -796,6 +800,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         }
         kx_unwind_remember(&e.unwind, (uint32_t)e.code.len);
         em_epilogue(&e);
+        kx_pace_turn(&e.pace, &p, -1);
         kx_unwind_recall(&e.unwind, (uint32_t)e.code.len);
         em_emit_thunks(&e);
         ok = !f->code && kx_code_end(&e.code);
@@ -807,6 +812,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         out->size   = e.code.len;
         out->spills = p.spills;
         out->remade = p.remade;
+        out->cycles = e.pace.cycles;
         memcpy(out->unwind, e.unwind.body, e.unwind.len);
         if (!kx_unwind_end(&e.unwind, &out->frame)) out->frame.body_len = 0;
         out->frame.body = NULL; /* where `unwind` is then */

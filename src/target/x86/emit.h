@@ -20,6 +20,17 @@ typedef enum kx_helper {
     KX_HELPERS
 } kx_helper;
 
+/* pace.c: how long what is written takes. */
+typedef enum kx_unit { KX_UNIT_FRONT, KX_UNIT_LOAD, KX_UNIT_STORE, KX_UNIT_VECTOR, KX_UNIT_DIVIDER, KX_UNITS } kx_unit;
+typedef struct kx_pace {
+    double busy[KX_UNITS]; /* cycles, of the body in hand, */
+    double times;          /* which runs so often */
+    double cycles;         /* of all before it */
+} kx_pace;
+void kx_pace_add(kx_pace *t, const kx_ins *i);
+/* What comes now is of that loop's body; -1: of none. */
+void kx_pace_turn(kx_pace *t, const kx_plan *p, int loop);
+
 typedef struct kx_writer {
     kx_plan        *p;
     const kn_graph *g;
@@ -40,6 +51,7 @@ typedef struct kx_writer {
     int             cond;
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
     kx_unwind       unwind;
+    kx_pace         pace;
     kn_str         *list;           /* the instructions as text, or NULL */
     int             v0, v1, v2, v3; /* scratch: of sequences, of a result, of sources */
 } kx_writer;
