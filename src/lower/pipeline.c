@@ -249,10 +249,11 @@ static void drop_try(const kl_program *p, kl_kernel *k) {
 enum { LONG_PS = 10000000 };
 /* whose instructions take more than this share of what was predicted, and than what they compute does alone; */
 #define SHARE_OF_CODE 0.5
-/* and taken if its own take so little of what theirs do, which is less where theirs did not come out longer than
- * predicted: measured (docs/decisions.md). */
-#define SHORTER 0.75
-#define MUCH_SHORTER 0.65
+/* and taken if its own take less than a share of what theirs do: the larger, the longer theirs came out than predicted.
+ * Measured (docs/decisions.md). */
+static double share_to_take(double code, double told) {
+    return code > 1.25 * told ? 0.9 : code > told ? 0.75 : 0.65;
+}
 
 /* The kernel through all its stages with those lanes, narrowed until its innermost loops hold what they need; what is
  * narrower is taken if it does less than half as much for want of registers: that costs less than half a tile. best->g
@@ -288,8 +289,8 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
     double    told = crowded_cost(p, &best);
     for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
         kn_fault own   = {0};
-        double   share = code_ps(p, &best) > told ? SHORTER : MUCH_SHORTER;
-        if (code_ps(p, &best) <= KN_MAX(SHARE_OF_CODE * told, first.arithmetic)) break;
+        double   code  = code_ps(p, &best), share = share_to_take(code, told);
+        if (code <= KN_MAX(SHARE_OF_CODE * told, first.arithmetic)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
         if (other.g && other.cycles < share * best.cycles) swap_kernels(&best, &other);
         drop_try(p, &other);
