@@ -344,8 +344,7 @@ static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
     return best;
 }
 
-/* The lanes that are predicted to take the least beside the chosen ones: loops are counted from 2 on there, and 1 is
- * those of the sums. */
+/* The lanes that are predicted to take the least beside the chosen ones. */
 static void tell_others(const double *ps, int n, int chosen, int *other) {
     for (int k = 0; k < KO_OTHERS; k++) {
         int best = -1;

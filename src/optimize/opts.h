@@ -122,13 +122,13 @@ typedef struct ko_panels {
 kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels, kn_fault *f);
 /* What is asked of a choice, and what it tells of itself. `narrow`, up to KO_NARROWEST: how often the target has found
  * the kernel to hold more than there are registers; then it is of fewer rows and vectors at a time, beyond
- * KO_WHOLE_VECTORS of parts of vectors. `lanes`: the loop whose numbers are lanes, one of `other`; 0: whichever seems
- * best. */
+ * KO_WHOLE_VECTORS of parts of vectors. `lanes`: 2 and the number of the output loop (origin) whose lanes it is to
+ * have, 1: those of the sums, 0: whichever seem best. */
 enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6, KO_OTHERS = 2 };
 typedef struct ko_choice {
     int    narrow, lanes;
     double ps, arithmetic;   /* picoseconds that the kernel is predicted to take, and to compute alone */
-    int    other[KO_OTHERS]; /* lanes of the lists that are predicted to take the least beside it; 0: none */
+    int    other[KO_OTHERS]; /* numbered as `lanes`: of the lists that are predicted to take the least beside it */
 } ko_choice;
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). What it
  * weighed and what was refused is written to `explain`, which may be NULL. */

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define PACE_FRONT 0.2        /* cycles for an instruction, */
+#define PACE_FRONT 0.2        /* cycles for an instruction, of which six go at once at best, */
 #define PACE_LOAD 0.5         /* and for 32 bytes and less of a load, */
 #define PACE_STORE 0.5        /* for a store, */
 #define PACE_VECTOR_STORE 1.0 /* of 32 bytes and less of a vector; */
