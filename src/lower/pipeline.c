@@ -247,8 +247,9 @@ static void drop_try(const kl_program *p, kl_kernel *k) {
  * predicted to take this many times as long, by kernels that take long enough, */
 #define AS_MISJUDGED 2.5
 enum { LONG_PS = 10000000 };
-/* whose instructions take more than this share of what was predicted, and than what they compute does alone; */
+/* whose instructions take more than this share of what was predicted, and of what they compute alone; */
 #define SHARE_OF_CODE 0.5
+#define SHARE_OF_ARITHMETIC 1.1
 /* and taken if its own take less than a share of what theirs do: the larger, the longer theirs came out than predicted.
  * Measured (docs/decisions.md). */
 static double share_to_take(double code, double told) {
@@ -288,9 +289,10 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
     ko_choice first = best.choice;
     double    told = crowded_cost(p, &best);
     for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
-        kn_fault own   = {0};
-        double   code  = code_ps(p, &best), share = share_to_take(code, told);
-        if (code <= KN_MAX(SHARE_OF_CODE * told, first.arithmetic)) break;
+        kn_fault own  = {0};
+        double   code = code_ps(p, &best), share = share_to_take(code, told);
+        if (code <= KN_MAX(SHARE_OF_CODE * told, SHARE_OF_ARITHMETIC * first.arithmetic)) break;
+        if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break; /* unseen */
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
         if (other.g && other.cycles < share * best.cycles) swap_kernels(&best, &other);
         drop_try(p, &other);

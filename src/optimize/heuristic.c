@@ -345,15 +345,16 @@ static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
 }
 
 /* The lanes that are predicted to take the least beside the chosen ones. */
-static void tell_others(const double *ps, int n, int chosen, int *other) {
+static void tell_others(const double *ps, int n, int chosen, ko_choice *choice) {
     for (int k = 0; k < KO_OTHERS; k++) {
         int best = -1;
         for (int lane = 0; lane < n; lane++) {
             bool told = lane == chosen + 1 || ps[lane] <= 0;
-            for (int j = 0; j < k; j++) told |= other[j] == lane + 1;
+            for (int j = 0; j < k; j++) told |= choice->other[j] == lane + 1;
             if (!told && (best < 0 || ps[lane] < ps[best])) best = lane;
         }
-        other[k] = best + 1;
+        choice->other[k]    = best + 1;
+        choice->other_ps[k] = best < 0 ? 0 : ps[best];
     }
 }
 
@@ -399,7 +400,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
     int       n     = 0;
     if (model) {
         int lane = choice->lanes ? choice->lanes - 2 : choose_lane(&v, model, ps);
-        tell_others(ps, v.outputs + 1, lane, choice->other);
+        tell_others(ps, v.outputs + 1, lane, choice);
         if (explain) explain_lanes(&v, model, lane, explain);
         ko_cost c;
         n   = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});

@@ -128,7 +128,8 @@ enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6, KO_OTHERS = 2 };
 typedef struct ko_choice {
     int    narrow, lanes;
     double ps, arithmetic;   /* picoseconds that the kernel is predicted to take, and to compute alone */
-    int    other[KO_OTHERS]; /* numbered as `lanes`: of the lists that are predicted to take the least beside it */
+    int    other[KO_OTHERS]; /* numbered as `lanes`: of the lists that are predicted to take the least beside it, */
+    double other_ps[KO_OTHERS]; /* and what they are */
 } ko_choice;
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). What it
  * weighed and what was refused is written to `explain`, which may be NULL. */
