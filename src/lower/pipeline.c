@@ -292,7 +292,8 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         kn_fault own  = {0};
         double   code = code_ps(p, &best), share = share_to_take(code, told);
         if (code <= KN_MAX(SHARE_OF_CODE * told, SHARE_OF_ARITHMETIC * first.arithmetic)) break;
-        if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break; /* unseen */
+        /* Optimize would be asked for nothing: as it was weighed, it is refused. */
+        if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
         if (other.g && other.cycles < share * best.cycles) swap_kernels(&best, &other);
         drop_try(p, &other);
