@@ -579,7 +579,8 @@ static double waits(const ko_shape *h, const ko_site *s) {
     return s->quick && !scan ? 1 : LATENCY;
 }
 
-/* Registers of all halves down to the lanes that a run's numbers meet in; parts of registers go by way of memory. */
+/* Registers of all halves down to the lanes that a run's numbers meet in; runs of no power of two lie across
+ * registers, and are shifted, or go by way of memory. */
 static double halves_of_run(const ko_shape *h, int l, int64_t each) {
     int64_t w = h->nest->loop[l].extent, run = (int64_t)h->run[l], n = 0;
     for (w /= 2; w >= run; w /= 2) n += ko_vectors(w, each);

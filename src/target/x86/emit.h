@@ -111,6 +111,7 @@ void kx_open_gate(kx_writer *e, kn_ref load);
 void kx_close_gate(kx_writer *e, kn_ref n);
 bool kx_is_gate_alone(const kx_writer *e, kn_ref n); /* of what comes next: the flags are enough */
 void kx_emit_turns(kx_writer *e, kn_ref load); /* of rows that are put in turns (emit_turns.c) */
+void kx_emit_slide(kx_writer *e, kn_ref load, kn_ref a, kn_ref b, int from); /* of two registers (emit_turns.c) */
 /* emit_narrow.c: lanes of one or two bytes, `step` apart, eight bytes of them at least; of a LOAD its bytes alone. */
 void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const int32_t *place, const kx_ins *m);
 void kx_store_narrow(kx_writer *e, int v, int size, int w, int64_t step, const kx_ins *m);

@@ -700,7 +700,10 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_spot from;
         kx_address_of(g, kg_at(g, e->p->value[n].part, 0), &from);
         kn_ref a = kg_at(g, e->p->value[n].part, 1), b = e->p->value[n].other;
-        if (b && spot.step == 1)
+        bool slid = b && spot.step == 1 && kg_numel(g, a) >= w;
+        if (slid)
+            kx_emit_slide(e, n, a, kg_at(g, b, 1), (int)(spot.disp - from.disp));
+        else if (b && spot.step == 1)
             el_join(e, n, a, kg_at(g, b, 1));
         else if (b)
             el_alternate(e, n, a, kg_at(g, b, 1), (int)(spot.disp - from.disp));

@@ -133,3 +133,16 @@ void kx_emit_turns(kx_writer *e, kn_ref load) {
         et_join_bytes(&t, to);
     kx_done(e, load, to);
 }
+
+bool kx_slides(bool avx512, int dtype, int64_t lanes) {
+    int held = kx_held_bytes(avx512, dtype), bytes = (int)lanes * held;
+    return avx512 && dtype != KN_INDEX && dtype != KN_BOOL && held >= 4 && (bytes == 16 || bytes == 32 || bytes == 64);
+}
+
+/* Lanes of register a from `from` on, and behind them those of b. */
+void kx_emit_slide(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int from) {
+    int bytes = kx_vec_bytes(e->p, a), size = kx_held_size(e->p, kg_dtype(e->g, n)), d = kx_dst(e, n);
+    int x = kx_get(e, a, bytes, e->v1, n), y = a == b ? x : kx_get(e, b, KN_MIN(bytes, kx_vec_bytes(e->p, b)), e->v2, n);
+    kx_put(e, kx_imm(kx_i4(size == 8 ? KX_VALIGNQ : KX_VALIGND, bytes, d, y, x, 0), from));
+    kx_done(e, n, d);
+}

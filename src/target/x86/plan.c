@@ -337,8 +337,26 @@ static kn_ref pl_store_with(const kx_plan *p, kn_ref b, kn_ref load, int64_t at,
     return 0;
 }
 
+/* The STORE of whose lanes a load takes some, from `at` on, that are no half, quarter and so on of it; other: the one
+ * behind it that has the rest of them, itself where there is none. */
+static kn_ref pl_slid(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, kn_ref *other) {
+    int64_t lanes = kg_numel(p->g, load), from, step;
+    for (kn_ref s = p->value[b].part; s; s = p->value[s].part) {
+        int64_t n = kg_numel(p->g, kg_at(p->g, s, 0));
+        pl_local(p, s, &from, &step);
+        if (at < from || at >= from + n) continue;
+        if (lanes < 2 || lanes > n || !pl_same_run(p, s, load)) return 0;
+        if (!kx_slides(p->avx512, kg_dtype(p->g, load), n)) return 0;
+        bool one = at + lanes <= from + n;
+        kn_ref t = one ? s : pl_store_with(p, b, load, from + n, at + lanes - from - n);
+        if (t && !kx_is_lanes(p->g, kg_at(p->g, t, 1)) && !kn_is_float(kg_dtype(p->g, load))) return 0;
+        return *other = t, t ? s : 0;
+    }
+    return 0;
+}
+
 /* The STORE that has what a load from `at` on takes. Two: where it takes every second lane of as many, one behind the
- * other, or all of both halves. */
+ * other, all of both halves, or the last lanes of one and the first of the other. */
 static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, int64_t step, kn_ref *other) {
     int64_t lanes = kg_numel(p->g, load), from, rows = 1;
     kn_ref  last  = p->value[b].part;
@@ -353,11 +371,13 @@ static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, i
         return *other = all ? t : 0, all ? s : 0;
     }
     kn_ref s = pl_store_with(p, b, load, at, lanes);
-    if (s || !kx_joins(p->avx512, kg_dtype(p->g, load), lanes)) return s;
-    kn_ref low = pl_store_with(p, b, load, at, lanes / 2), high = pl_store_with(p, b, load, at + lanes / 2, lanes / 2);
-    bool   all = low && high && low != high;
+    if (s) return s;
+    bool   all = kx_joins(p->avx512, kg_dtype(p->g, load), lanes);
+    kn_ref low = all ? pl_store_with(p, b, load, at, lanes / 2) : 0;
+    kn_ref high = low ? pl_store_with(p, b, load, at + lanes / 2, lanes / 2) : 0;
+    all = high && low != high;
     for (int k = 0; k < 2 && all; k++) all = kg_numel(p->g, kg_at(p->g, k ? high : low, 0)) == lanes / 2;
-    return *other = all ? high : 0, all ? low : 0;
+    return all ? (*other = high, low) : pl_slid(p, b, load, at, other);
 }
 
 /* Memory that is filled by whole registers, once each, and read by parts of one, by two as one, by every second lane

@@ -40,6 +40,8 @@ bool kx_alternates(bool avx512, int dtype, int64_t lanes);
 /* A register of so many lanes is made of two of half as many, or two scalars, by one instruction (emit_memory.c); of
  * integers that are scalars by two. */
 bool kx_joins(bool avx512, int dtype, int64_t lanes);
+/* Lanes of a register of so many, and of one that begins behind it, are shifted to the first (emit_turns.c). */
+bool kx_slides(bool avx512, int dtype, int64_t lanes);
 /* So many rows of lanes can be put in turns, in registers (emit_turns.c). */
 bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes);
 /* Render (emit.c). */
