@@ -6,6 +6,8 @@
  * A STORE's place and value are built anew without the axis, down to sums, accumulators and what has one element. */
 #include "lower/lower.h"
 
+#include "optimize/cost.h"
+
 #include <string.h>
 
 enum { LEAST_OPS = 8, LEAST_LANES = 4 };
@@ -93,7 +95,7 @@ static bool is_worth_it(const kn_graph *g, kn_ref x, uint8_t *seen, kn_ref *stac
         kn_ref n = stack[at];
         sums += kg_op(g, n) == KN_OP_REDUCE;
         if (!kn_is_alu(kg_op(g, n)) || kg_dtype(g, n) == KN_INDEX || !has_spare_axis(g, n)) continue;
-        ops++;
+        ops += ko_op_weight(kg_op(g, n));
         for (uint32_t i = 0; i < kg_nsrc(g, n); i++)
             if (!seen[kg_at(g, n, i)]) seen[kg_at(g, n, i)] = 1, stack[top++] = kg_at(g, n, i);
     }
