@@ -415,21 +415,21 @@ static void es_arithmetic(kx_writer *e, kn_ref n, kx_form_id single, kx_form_id 
 
 static void es_fused(kx_writer *e, kn_ref n) {
     bool       dbl = kg_dtype(e->g, n) == KN_F64, minus = false, less = false;
-    int        d = kx_dst(e, n), dt = kg_dtype(e->g, n);
+    int        d = kx_dst(e, n);
     kn_ref     a = kx_term(e->g, n, 0, &minus), b = kx_term(e->g, n, 1, &minus), c = kx_term(e->g, n, 2, &less);
-    int        ra   = kx_get(e, a, 16, e->v2, n), rc;
+    int        ra   = kx_get(e, a, 16, e->v2, n);
     kx_rm      rb   = kx_vec_rm(e, b, 16, false, n);
-    kx_form_id form = kx_fused_form(false, true, dbl, minus, less);
-    if (ra == d || (!rb.mem && rb.reg == d)) { /* a or b ends here: made aside */
-        rc = kx_get(e, c, 16, e->v0, n);
-        kx_move_vec(e, e->v0, rc, 16);
-        kx_put(e, kx_with(kx_i3(form, 0, e->v0, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
-        kx_move_vec(e, d, e->v0, 16);
-    } else {
+    kx_form_id form;
+    if (ra == d || (!rb.mem && rb.reg == d)) { /* 213, of the one that ends here: d = d * x + c */
+        int   x  = ra != d ? ra : rb.mem ? kx_get(e, b, 16, e->v2, n) : rb.reg;
+        kx_rm rc = kx_vec_rm(e, c, 16, false, n);
+        form     = kx_fused_form(false, false, dbl, minus, less);
+        kx_put(e, kx_with(kx_i3(form, 0, d, x, rc.mem ? KX_IN_MEM : rc.reg), &rc));
+    } else { /* 231: d = a * b + d */
+        form = kx_fused_form(false, true, dbl, minus, less);
         kx_move_vec(e, d, kx_get(e, c, 16, d, n), 16);
         kx_put(e, kx_with(kx_i3(form, 0, d, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
     }
-    if (kn_dsize(dt) < 4) kx_round(e, d, dt);
     kx_done(e, n, d);
 }
 
