@@ -538,6 +538,13 @@ enum {
     WIDTHS = 4  /* loads of a scalar for as many numbers of lanes cost less than shuffles */
 };
 
+/* It is repeated over x's lanes as it is read, and x is a name of it. */
+static void pl_repeat_as_read(kx_plan *p, kn_ref s, kn_ref x) {
+    p->value[s].repeated = (uint8_t)KN_MAX((int)p->value[s].repeated, kx_vec_bytes(p, x));
+    p->value[x].same     = s;
+    p->value[x].low      = true;
+}
+
 /* A scalar that innermost loops read, and both repeat over lanes and take as it is, is repeated as it is read: no
  * shuffle is needed then, and no second register. */
 static void pl_repeat_loads(kx_plan *p) {
@@ -551,15 +558,14 @@ static void pl_repeat_loads(kx_plan *p) {
         int    l = p->loop_of[i];
         if (!s || l < 0 || !p->loop[l].inner || !pl_plain_load(p, s) || !kn_is_float(kg_dtype(g, s))) continue;
         if (p->value[s].spread >= p->value[s].uses || p->loop_of[p->value[s].at - 1] != l) continue;
-        p->value[s].repeated = (uint8_t)KN_MAX((int)p->value[s].repeated, kx_vec_bytes(p, x));
-        p->value[x].same     = s;
-        p->value[x].low      = true;
+        pl_repeat_as_read(p, s, x);
     }
     for (uint32_t i = 0; i < p->n; i++) p->value[p->list[i]].spread = 0;
 }
 
-/* A scalar that innermost loops repeat over lanes twice, over fewer the second time: those are the low ones of the
- * first register, and it is read once. As long as there are registers for what then lives until there. */
+/* A scalar that innermost loops repeat over lanes twice: the fewer are the low ones of a register that has the more,
+ * and it is read once, as it is read where the more come second. As long as there are registers for what then lives
+ * until there. */
 static bool pl_share_lanes(kx_plan *p) {
     const kn_graph *g                  = p->g;
     kn_ref         *wide               = kn_zalloc(kg_alloc(g), p->size * sizeof *wide); /* of a scalar, the first */
@@ -575,13 +581,16 @@ static bool pl_share_lanes(kx_plan *p) {
             if (!pl_repeats(p, x) || p->value[x].low) continue;
             kn_ref   s = kg_at(g, x, 0), y = wide[s];
             uint32_t at  = y ? p->value[y].at : 0;
-            bool     low = y && i >= at && p->loop_of[at - 1] == l && kg_numel(g, x) < kg_numel(g, y);
-            if (!low)
-                wide[s] = x;
-            else if (count)
-                held[l] += !shared[s], shared[s] = true;
-            else if (held[l] + BESIDE <= kx_vectors(p, p->tight))
+            bool     both = y && i >= at && p->loop_of[at - 1] == l;
+            bool     low  = both && kg_numel(g, x) < kg_numel(g, y), high = both && kg_numel(g, x) > kg_numel(g, y);
+            high &= kn_is_float(kg_dtype(g, s)) && pl_plain_load(p, s) && p->loop_of[p->value[s].at - 1] == l;
+            if (!low) wide[s] = x;
+            if ((low || high) && count) held[l] += !shared[s], shared[s] = true;
+            if (!(low || high) || count || held[l] + BESIDE > kx_vectors(p, p->tight)) continue;
+            if (low)
                 p->value[x].same = y, p->value[x].low = true, p->value[y].uses++, p->value[s].uses--;
+            else
+                pl_repeat_as_read(p, s, x), pl_repeat_as_read(p, s, y);
         }
     kn_free(kg_alloc(g), wide, p->size * sizeof *wide);
     kn_free(kg_alloc(g), shared, p->size * sizeof *shared);
