@@ -247,13 +247,14 @@ static void drop_try(const kl_program *p, kl_kernel *k) {
  * predicted to take this many times as long, by kernels that take long enough, */
 #define AS_MISJUDGED 2.5
 enum { LONG_PS = 10000000 };
-/* whose instructions take more than this share of what was predicted, and of what they compute alone; */
+/* whose instructions take more than this share of what was predicted, and of what they compute alone, unless it is
+ * predicted to take less; */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.1
 /* and taken if its own take less than a share of what theirs do: the larger, the longer theirs came out than predicted.
  * Measured (docs/decisions.md). */
-static double share_to_take(double code, double told) {
-    return code > 1.25 * told ? 0.9 : code > told ? 0.75 : 0.65;
+static double share_to_take(double code, double told, bool less) {
+    return code > 1.25 * told ? 0.9 : less ? 0.8 : code > told ? 0.75 : 0.65;
 }
 
 /* The kernel through all its stages with those lanes, narrowed until its innermost loops hold what they need; what is
@@ -290,8 +291,9 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
     double    told = crowded_cost(p, &best);
     for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
         kn_fault own  = {0};
-        double   code = code_ps(p, &best), share = share_to_take(code, told);
-        if (code <= KN_MAX(SHARE_OF_CODE * told, SHARE_OF_ARITHMETIC * first.arithmetic)) break;
+        bool     less = first.other_ps[i] < first.ps;
+        double   code = code_ps(p, &best), share = share_to_take(code, told, less);
+        if (code <= KN_MAX(SHARE_OF_CODE * told, less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
