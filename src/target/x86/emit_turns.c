@@ -142,7 +142,8 @@ bool kx_slides(bool avx512, int dtype, int64_t lanes) {
 /* Lanes of register a from `from` on, and behind them those of b. */
 void kx_emit_slide(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int from) {
     int bytes = kx_vec_bytes(e->p, a), size = kx_held_size(e->p, kg_dtype(e->g, n)), d = kx_dst(e, n);
-    int x = kx_get(e, a, bytes, e->v1, n), y = a == b ? x : kx_get(e, b, KN_MIN(bytes, kx_vec_bytes(e->p, b)), e->v2, n);
+    int x = kx_get(e, a, bytes, e->v1, n);
+    int y = a == b ? x : kx_get(e, b, KN_MIN(bytes, kx_vec_bytes(e->p, b)), e->v2, n);
     kx_put(e, kx_imm(kx_i4(size == 8 ? KX_VALIGNQ : KX_VALIGND, bytes, d, y, x, 0), from));
     kx_done(e, n, d);
 }
