@@ -12,12 +12,14 @@
  * A stage works on the schedule or on each kernel. Where someone looks on, it is done with all kernels before the next
  * begins, and timed, verified and shown like all of them; else each kernel goes through its stages at once, in as many
  * threads as there are to be had, with the same result. A kernel whose machine code wants registers in an innermost
- * loop goes through them again, from Optimize on, with narrower tiles, and the best that is predicted stays; one whose
- * code came out longer than predicted, with other lanes, and the code that is much shorter stays. */
+ * loop goes through them again, from Optimize on, with narrower tiles, and the best that is predicted stays, or of
+ * those that take long the shortest code; one whose code came out longer than predicted, with other lanes, and the code
+ * that is much shorter stays. */
 #include "lower/pipeline.h"
 
 #include "rules_gen.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -257,28 +259,47 @@ static double share_to_take(double code, double told, bool less) {
     return code > 1.25 * told ? 0.9 : less ? 0.8 : code > told ? 0.75 : 0.65;
 }
 
+static double code_ps(const kl_program *p, const kl_kernel *k) {
+    return k->cycles * (double)p->machine->cycle_ps;
+}
+
+/* Of kernels that take long what their instructions take decides, where registers are not so few that sums are what is
+ * spilled; code that spills in an innermost loop has to take less than this share of code that does not. */
+#define SHARE_WITH_SPILLS 0.75
+#define SHARE_AMONG_SPILLS 0.9 /* of other lanes, where the first ones spill; */
+#define FAR_LONGER 2 /* times as long: nothing narrower is tried */
+static bool goes_by_code(const kl_program *p, const kl_kernel *k) {
+    return k->choice.ps >= LONG_PS && p->machine->vector_registers > FEW_REGISTERS;
+}
+static double cost_of_try(const kl_program *p, const kl_kernel *k, bool by_code) {
+    return by_code ? code_ps(p, k) / (k->spills ? SHARE_WITH_SPILLS : 1) : crowded_cost(p, k);
+}
+
 /* The kernel through all its stages with those lanes, narrowed until its innermost loops hold what they need; what is
- * narrower is taken if it does less than half as much for want of registers: that costs less than half a tile. best->g
- * is NULL where it fails, and where `than`, if it is not NULL, is predicted to take far less. */
+ * narrower is taken if it does less than half as much for want of registers, which costs less than half a tile, or if
+ * its code is shorter. best->g is NULL where it fails, and where `than`, if it is not NULL, is predicted to take far
+ * less. */
 static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl_kernel *than, kl_kernel *best,
                       kl_run *run, int last, kn_fault *f) {
-    bool ok = true, same = false;
+    bool ok = true, same = false, by_code = false, more = true;
     *best   = (kl_kernel){.spills = INT32_MAX};
-    for (int narrow = 0; ok && narrow <= KO_NARROWEST && is_crowded(best, narrow); narrow++) {
+    for (int narrow = 0; ok && more && narrow <= KO_NARROWEST && is_crowded(best, narrow); narrow++) {
         kn_fault  own = {0};
         kl_kernel now;
         ok         = copy_kernel(p, &now, whole, &own);
         now.choice = (ko_choice){.narrow = narrow, .lanes = lanes};
         ok = ok && try_kernel(p, &now, narrow ? best : than, narrow ? 1 : AS_MISJUDGED, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (ok && !same && (!best->g || crowded_cost(p, &now) < crowded_cost(p, best))) swap_kernels(best, &now);
+        if (!narrow) by_code = ok && !same && now.spills && goes_by_code(p, &now);
+        if (ok && !same) {
+            bool   code  = by_code && (now.spills || best->spills);
+            double least = best->g ? cost_of_try(p, best, code) : INFINITY;
+            more         = !code || code_ps(p, &now) < FAR_LONGER * least;
+            if (cost_of_try(p, &now, code) < least) swap_kernels(best, &now);
+        }
         drop_try(p, &now);
         if (!best->g) return;
     }
-}
-
-static double code_ps(const kl_program *p, const kl_kernel *k) {
-    return k->cycles * (double)p->machine->cycle_ps;
 }
 
 /* A kernel through all its stages, with the lanes that are predicted to take the least, or others whose code came out
@@ -288,16 +309,17 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
     fit_lanes(p, &whole, 0, NULL, &best, run, last, f);
     if (!best.g) return false;
     ko_choice first = best.choice;
-    double    told = crowded_cost(p, &best);
+    double    told = best.spills && goes_by_code(p, &best) ? first.ps : crowded_cost(p, &best);
     for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
         kn_fault own  = {0};
-        bool     less = first.other_ps[i] < first.ps;
-        double   code = code_ps(p, &best), share = share_to_take(code, told, less);
-        if (code <= KN_MAX(SHARE_OF_CODE * told, less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic)) break;
+        bool     spills = best.spills > 0, less = first.other_ps[i] < first.ps;
+        double   code = cost_of_try(p, &best, true), arithmetic = less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic;
+        double   share = spills ? SHARE_AMONG_SPILLS : share_to_take(code, told, less);
+        if (!spills && code <= KN_MAX(SHARE_OF_CODE * told, arithmetic)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
-        if (other.g && other.cycles < share * best.cycles) swap_kernels(&best, &other);
+        if (other.g && cost_of_try(p, &other, true) < share * code) swap_kernels(&best, &other);
         drop_try(p, &other);
     }
     *k = best;
