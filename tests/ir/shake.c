@@ -8,7 +8,7 @@
 typedef struct shaker {
     const corpus_case *c;
     uint8_t           *combine; /* by node: stands in the combine of a fold, */
-    uint8_t           *fed;     /* or is what the fold combines: it stands for the rounding there */
+    uint8_t           *fed;     /* or is what the fold combines, or a sum adds up: it stands for the rounding there */
     uint64_t           seed;
 } shaker;
 
@@ -64,6 +64,8 @@ bool corpus_shaken(corpus_case *c, uint64_t seed, kn_value *value, int *n, kn_fa
             s.combine[kg_at(g, kg_at(g, id, 0), 0)] = 1;
             for (int k = 0; k < p.n; k++) s.fed[p.element[k]] = 1;
         }
+        bool sum = kg_op(g, id) == KN_OP_REDUCE && kg_field(g, id, KN_F_REDUCE_op) == KN_OP_ADD;
+        if (sum) s.fed[kg_at(g, id, 0)] = 1; /* terms may be exact, and cancel one another in one order alone */
         for (uint32_t k = 0; s.combine[id] && k < kg_nsrc(g, id); k++) s.combine[kg_at(g, id, k)] = 1;
     }
     if (kg_op(g, root) == KN_OP_SINK) {
