@@ -1,8 +1,10 @@
 /* loops.c - loops of a kernel that was cut out become those that its accesses walk.
  *
- * Takes: a kernel, simplified. Gives: the same with fewer loops: two next to one another that every access walks as one
- *   are one. */
+ * Takes: a kernel, simplified. Gives: the same, where two loops next to one another that every access walks as one are
+ *   one, and one whose number i is used as i / d and i % d is two: what was a view is a loop again. */
 #include "lower/rangeify.h"
+
+/* ---- two become one ------------------------------------------------------------------------------------------ */
 
 /* Whether x is made of the number of one of two loops, which it does not close; what is loaded has a place that is. */
 static bool is_counted(const kn_graph *g, kn_ref x, kn_ref outer, kn_ref inner, const bool *counted) {
@@ -81,4 +83,122 @@ bool kl_merge_loops(kl_program *p, kl_kernel *k) {
         if (!k->root) return false;
     }
     return true;
+}
+
+/* ---- one becomes two ------------------------------------------------------------------------------------------ */
+
+enum {
+    RUN = 16, /* numbers of a loop that are worth lanes of their own */
+    MOST_LOOPS = KN_MAX_RANK, /* of an END */
+    MOST_PARTS = 16 /* that one number is taken apart into */
+};
+
+/* What gates and values are made of, besides what is loaded for them; order[] is ascending. */
+static void mark_valued(const kn_graph *g, const kn_ref *order, uint32_t n, bool *valued) {
+    for (uint32_t i = n; i-- > 0;) {
+        kn_ref x     = order[i];
+        int    start = kn_range_start(kg_op(g, x));
+        if (kg_op(g, x) == KN_OP_INDEX || (kg_dtype(g, x) == KN_INDEX && !valued[x])) continue;
+        for (uint32_t s = 0; s < kg_nsrc(g, x) && (start < 0 || (int)s < start); s++)
+            valued[kg_at(g, x, s)] |= kg_dtype(g, kg_at(g, x, s)) == KN_INDEX;
+    }
+}
+
+/* Something is stored side by side along the loop. */
+static bool is_stored_along(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref range) {
+    for (uint32_t i = 0; i < n; i++) {
+        kn_affine f;
+        if (kg_op(g, order[i]) != KN_OP_STORE || !kg_affine(g, kg_at(g, kg_at(g, order[i], 0), 1), &f)) continue;
+        if (kn_affine_coef(&f, range) == 1) return true;
+    }
+    return false;
+}
+
+/* x is i / d or i % d of that loop's number i, for some d. */
+static bool takes_apart(const kn_graph *g, kn_ref x, kn_ref range) {
+    return (kg_op(g, x) == KN_OP_MOD || kg_op(g, x) == KN_OP_IDIV) && kg_at(g, x, 0) == range;
+}
+
+/* The largest d of which i / d or i % d is part of an address; 0: there is none, or it leaves something over, or others
+ * do not go into it, or gates ask for them too (optimize/phases.c), or a scan or a bound hangs on i, or the parts of
+ * what is stored along the loop are both so short that lanes are better off with the whole. */
+static int64_t taken_apart_by(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref range, const bool *valued) {
+    int64_t most = 0, extent = kg_const_int(g, kg_at(g, range, 0));
+    int     parts = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref x = order[i];
+        if (kg_is_prefix(g, x) && kg_at(g, x, 1) == range) return 0;
+        if (kg_op(g, x) == KN_OP_RANGE && kg_depends(g, kg_at(g, x, 0), range)) return 0;
+        if (!takes_apart(g, x, range)) continue;
+        if (kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST || valued[x] || ++parts > MOST_PARTS) return 0;
+        int64_t d = kg_const_int(g, kg_at(g, x, 1));
+        if (d < 2 || d >= extent || extent % d || (most && most % d && d % most)) return 0;
+        most = KN_MAX(most, d);
+    }
+    bool runs = most >= RUN || (most && extent / most >= RUN);
+    return runs || (most && !is_stored_along(g, order, n, range)) ? most : 0;
+}
+
+/* closer's loop number s as two, the inner one of d numbers; all that takes it apart becomes what it is of them. */
+static void split_loop(kl_kernel *k, const kn_ref *order, uint32_t n, kn_ref closer, uint32_t s, int64_t d,
+                       int64_t id) {
+    kn_graph *g     = k->g;
+    kn_ref    range = kg_at(g, closer, s), src[MOST_LOOPS + 2], from[MOST_PARTS + 1], to[MOST_PARTS + 1];
+    int       type  = (int)kg_field(g, range, KN_F_RANGE_type), parts = 0;
+    int64_t   e     = kg_const_int(g, kg_at(g, range, 0));
+    uint32_t  nsrc  = kg_nsrc(g, closer), m = 0;
+    kg_made_of(g, g, range);
+    kn_ref outer = kg_range(g, kg_idx(g, e / d), kg_field(g, range, KN_F_RANGE_id), type);
+    kn_ref inner = kg_range(g, kg_idx(g, d), id, type);
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref x = order[i];
+        if (x != range && !takes_apart(g, x, range)) continue;
+        int64_t by  = x == range ? 1 : kg_const_int(g, kg_at(g, x, 1)); /* which goes into d */
+        kn_ref  low = x == range || by == d ? inner : kg_op2(g, kg_op(g, x), inner, kg_idx(g, by));
+        kn_ref  all = kg_op2(g, KN_OP_MUL, outer, kg_idx(g, d / by));
+        if (kg_op(g, x) != KN_OP_MOD) low = by == d ? outer : kg_op2(g, KN_OP_ADD, all, low);
+        from[parts] = x;
+        to[parts++] = low;
+    }
+    for (uint32_t t = 0; t < nsrc; t++) {
+        src[m++] = t == s ? outer : kg_at(g, closer, t);
+        if (t == s) src[m++] = inner;
+    }
+    src[0]     = kg_substitute(g, src[0], from, to, parts);
+    kn_ref now = kg_with_src(g, closer, src, m);
+    k->root    = kg_substitute(g, k->root, &closer, &now, 1);
+}
+
+/* The first loop of an END that is to be two is: *split. */
+static bool split_first(kl_program *p, kl_kernel *k, bool *split) {
+    kn_ref  *order;
+    uint32_t n;
+    int64_t  id = 0;
+    *split = false;
+    if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(kg_fault(k->g));
+    size_t size   = (size_t)k->root + 1;
+    bool  *valued = kn_zalloc(p->alloc, size * sizeof *valued);
+    if (valued) mark_valued(k->g, order, n, valued);
+    for (uint32_t i = 0; i < n; i++)
+        if (kg_op(k->g, order[i]) == KN_OP_RANGE) id = KN_MAX(id, kg_field(k->g, order[i], KN_F_RANGE_id) + 1);
+    for (uint32_t i = 0; i < n && !*split && valued; i++) {
+        kn_ref x = order[i];
+        for (uint32_t s = 1; kg_op(k->g, x) == KN_OP_END && s < kg_nsrc(k->g, x) && !*split; s++) {
+            kn_ref range = kg_at(k->g, x, s);
+            if (kg_op(k->g, kg_at(k->g, range, 0)) != KN_OP_CONST || kg_nsrc(k->g, x) > MOST_LOOPS) continue;
+            int64_t d = taken_apart_by(k->g, order, n, range, valued);
+            if (d) split_loop(k, order, n, x, s, d, id);
+            *split = d > 0;
+        }
+    }
+    kn_free(p->alloc, order, n * sizeof *order);
+    kn_free(p->alloc, valued, size * sizeof *valued);
+    return valued ? k->root != 0 : kn_oom(kg_fault(k->g));
+}
+
+bool kl_split_loops(kl_program *p, kl_kernel *k) {
+    bool again = true, any = false;
+    for (; again; any |= again)
+        if (!split_first(p, k, &again)) return false;
+    return !any || kl_merge_loops(p, k); /* what no longer is taken apart may be walked as one */
 }

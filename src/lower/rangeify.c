@@ -413,8 +413,8 @@ static bool cut_kernel(kl_fuse *z, kl_cut *c, int g) {
     }
     if (add_call(p, k, arg) || call) return true;
     if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds | KN_G_scans, z->f)) return false;
-    if (!kl_merge_loops(p, k) || !kl_name_kernel(p, k, NULL))
-        return kl_stage_fault("rangeify", k->g, z->f) || kn_oom(z->f);
+    if (!kl_merge_loops(p, k) || !kl_split_loops(p, k) || !kl_name_kernel(p, k, NULL))
+        return kl_stage_fault("rangeify", k->g, z->f);
     return kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY, z->f);
 }
 

@@ -171,6 +171,7 @@ bool kl_merge(kl_fuse *z);
 int  kl_group_of(const kl_fuse *z, int g);
 /* loops.c: of a kernel that was cut out, which then has to be simplified again. */
 bool kl_merge_loops(kl_program *p, kl_kernel *k);
+bool kl_split_loops(kl_program *p, kl_kernel *k);
 /* explain.c: the choices into z->p->explain; kernel_of[group], -1 none. */
 bool kl_explain(kl_fuse *z, const int *kernel_of);
 
