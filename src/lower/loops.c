@@ -120,8 +120,7 @@ static bool takes_apart(const kn_graph *g, kn_ref x, kn_ref range) {
 }
 
 /* The largest d of which i / d or i % d is part of an address; 0: there is none, or it leaves something over, or others
- * do not go into it, or gates ask for them too (optimize/phases.c), or a scan or a bound hangs on i, or the parts of
- * what is stored along the loop are both so short that lanes are better off with the whole. */
+ * do not go into it, or gates ask for them too (optimize/phases.c), or a scan or a bound hangs on i. */
 static int64_t taken_apart_by(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref range, const bool *valued) {
     int64_t most = 0, extent = kg_const_int(g, kg_at(g, range, 0));
     int     parts = 0;
@@ -135,8 +134,7 @@ static int64_t taken_apart_by(const kn_graph *g, const kn_ref *order, uint32_t n
         if (d < 2 || d >= extent || extent % d || (most && most % d && d % most)) return 0;
         most = KN_MAX(most, d);
     }
-    bool runs = most >= RUN || (most && extent / most >= RUN);
-    return runs || (most && !is_stored_along(g, order, n, range)) ? most : 0;
+    return most;
 }
 
 /* closer's loop number s as two, the inner one of d numbers; all that takes it apart becomes what it is of them. */
@@ -169,7 +167,8 @@ static void split_loop(kl_kernel *k, const kn_ref *order, uint32_t n, kn_ref clo
     k->root    = kg_substitute(g, k->root, &closer, &now, 1);
 }
 
-/* The first loop of an END that is to be two is: *split. */
+/* The innermost loop of an END that is to be two is: *split. One whose parts are both short stays whole where something
+ * is stored side by side along it, and then around it too: lanes and rows are put together from short runs. */
 static bool split_first(kl_program *p, kl_kernel *k, bool *split) {
     kn_ref  *order;
     uint32_t n;
@@ -182,13 +181,18 @@ static bool split_first(kl_program *p, kl_kernel *k, bool *split) {
     for (uint32_t i = 0; i < n; i++)
         if (kg_op(k->g, order[i]) == KN_OP_RANGE) id = KN_MAX(id, kg_field(k->g, order[i], KN_F_RANGE_id) + 1);
     for (uint32_t i = 0; i < n && !*split && valued; i++) {
-        kn_ref x = order[i];
-        for (uint32_t s = 1; kg_op(k->g, x) == KN_OP_END && s < kg_nsrc(k->g, x) && !*split; s++) {
-            kn_ref range = kg_at(k->g, x, s);
-            if (kg_op(k->g, kg_at(k->g, range, 0)) != KN_OP_CONST || kg_nsrc(k->g, x) > MOST_LOOPS) continue;
-            int64_t d = taken_apart_by(k->g, order, n, range, valued);
-            if (d) split_loop(k, order, n, x, s, d, id);
-            *split = d > 0;
+        kn_ref x     = order[i];
+        bool   whole = false;
+        if (kg_op(k->g, x) != KN_OP_END || kg_nsrc(k->g, x) > MOST_LOOPS) continue;
+        for (uint32_t s = kg_nsrc(k->g, x); s-- > 1 && !*split;) {
+            kn_ref range = kg_at(k->g, x, s), e = kg_at(k->g, range, 0);
+            if (kg_op(k->g, e) != KN_OP_CONST) continue;
+            int64_t d    = taken_apart_by(k->g, order, n, range, valued);
+            bool    runs = d >= RUN || (d && kg_const_int(k->g, e) / d >= RUN);
+            whole |= d && !runs && is_stored_along(k->g, order, n, range);
+            if (!d || (whole && !runs)) continue;
+            split_loop(k, order, n, x, s, d, id);
+            *split = true;
         }
     }
     kn_free(p->alloc, order, n * sizeof *order);
