@@ -312,6 +312,32 @@ static int row_of_accumulators(const ko_view *v, int lane, int64_t *rows) {
     return row;
 }
 
+/* Bytes from one number to the next of that loop where what is read lies furthest apart; INT64_MAX: anywhere. */
+static int64_t read_apart(const ko_view *v, int origin) {
+    int64_t bytes = 0;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], origin);
+        if (v->access[i].stored) continue;
+        if (s < 0 || s == INT64_MAX) return INT64_MAX;
+        bytes = KN_MAX(bytes, kn_sat_mul(s, kn_dsize(kg_dtype(v->g, v->access[i].node))));
+    }
+    return bytes;
+}
+
+/* The loop along which short rows that are read share lines of memory, where each number of the one next to the lanes
+ * has lines of its own; -1: there is none. */
+static int row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
+    int64_t line = v->machine->line, most = line / 2;
+    int     best = -1;
+    if (read_apart(v, row) < line || v->ngate) return -1;
+    for (int o = 0; o < v->outputs; o++) {
+        int64_t apart = ko_may_be_lane(v, o) && o != lane ? read_apart(v, o) : 0;
+        if (apart > 0 && apart <= most) best = o, most = apart;
+    }
+    if (best >= 0) *rows = ko_tile_rows(v->nest->origin[best].extent, (line + most - 1) / most);
+    return best;
+}
+
 /* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1
  * none. */
 static int short_row(const ko_view *v, int lane, int64_t *rows) {
@@ -322,8 +348,16 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     for (int l = 0; l < ko_position(v->nest, lane, -1); l++)
         if (ko_may_be_lane(v, v->nest->loop[l].origin)) row = v->nest->loop[l].origin;
     int64_t e = row < 0 ? 0 : v->nest->origin[row].extent, each = ko_lane_vectors(v, v->nest->origin[lane].extent);
-    if (row >= 0 && ko_is_gated(v, row)) /* all rows know their gates, or the loop is cut in pieces */
-        return e * each <= KNOWN_ROWS >> v->narrow ? (*rows = e, row) : -1;
+    if (row >= 0 && ko_is_gated(v, row)) { /* all rows know their gates, or others share them, or it is cut in pieces */
+        if (e * each <= KNOWN_ROWS >> v->narrow) return *rows = e, row;
+        int around = ko_position(v->nest, row, -1);
+        for (row = -1; around-- > 0;) {
+            int o = v->nest->loop[around].origin;
+            if (row < 0 && ko_may_be_lane(v, o) && !ko_is_gated(v, o)) row = o;
+        }
+    }
+    int shared = row < 0 ? -1 : row_of_lines(v, lane, row, rows);
+    if (shared >= 0) return shared;
     each *= 1 + v->ops / FEW_OPS;
     int64_t most = (SHORT_ROWS >> v->narrow) / each;
     if (row >= 0) *rows = ko_tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
