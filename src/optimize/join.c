@@ -13,6 +13,7 @@ enum {
     MOST_TERMS  = 16, /* of sums that lanes of short rows have */
     MOST_MASKS  = 16, /* of terms that not all lanes have */
     MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
+    ROWS_OF_JOINED = 16, /* registers of rows beside one another that share lines */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
@@ -185,6 +186,14 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     if (masked && !reads_in_order(v, loop, some, count) && !lanes_know(v, loop, some, count))
         return false; /* what lies apart goes one by one then */
     if (count < 2 || lanes < v->lanes / 2) return false;
+    int64_t rows   = 1;
+    int     around = sums ? -1 : ko_row_of_lines(v, lane, loop[1], &rows);
+    for (int k = 0; k < count; k++) around = loop[k] == around ? -1 : around;
+    for (; around >= 0 && rows * ko_lane_vectors(v, lanes) > ROWS_OF_JOINED >> v->narrow; lanes /= 2) {
+        if (lanes < 2 * v->lanes || some[count - 1] < 4 || some[count - 1] % 2) break;
+        some[count - 1] /= 2;
+    }
+    if (rows * ko_lane_vectors(v, lanes) > ROWS_OF_JOINED >> v->narrow) around = -1;
     for (int k = 0; k < count; k++) { /* the inner ones last, so that the others are around them */
         int at = ko_position(v->nest, loop[k], KN_AXIS_LOOP);
         if (at < 0 || !ko_split(v, at, some[k], KN_AXIS_UPCAST, opts, n, cap)) return false;
@@ -194,5 +203,5 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
                        .arg = ko_position(v->nest, loop[k - 1], KN_AXIS_UPCAST)};
         if (!ko_push(v, join, opts, n, cap)) return false;
     }
-    return true;
+    return around < 0 || ko_split(v, ko_position(v->nest, around, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
 }

@@ -312,29 +312,24 @@ static int row_of_accumulators(const ko_view *v, int lane, int64_t *rows) {
     return row;
 }
 
-/* Bytes from one number to the next of that loop where what is read lies furthest apart; INT64_MAX: anywhere. */
-static int64_t read_apart(const ko_view *v, int origin) {
-    int64_t bytes = 0;
-    for (int i = 0; i < v->naccess; i++) {
-        int64_t s = ko_stride_in(v, &v->access[i], origin);
-        if (v->access[i].stored) continue;
-        if (s < 0 || s == INT64_MAX) return INT64_MAX;
-        bytes = KN_MAX(bytes, kn_sat_mul(s, kn_dsize(kg_dtype(v->g, v->access[i].node))));
-    }
-    return bytes;
+/* Bytes from one number of that loop to the next; INT64_MAX: anywhere. */
+static int64_t bytes_apart(const ko_view *v, const ko_access *a, int origin) {
+    int64_t s = ko_stride_in(v, a, origin);
+    return s < 0 || s == INT64_MAX ? INT64_MAX : kn_sat_mul(s, kn_dsize(kg_dtype(v->g, a->node)));
 }
 
-/* The loop along which short rows that are read share lines of memory, where each number of the one next to the lanes
- * has lines of its own; -1: there is none. */
-static int row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
-    int64_t line = v->machine->line, most = line / 2;
+int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
+    int64_t line = v->machine->line, least = line / 2 + 1;
     int     best = -1;
-    if (read_apart(v, row) < line || v->ngate) return -1;
-    for (int o = 0; o < v->outputs; o++) {
-        int64_t apart = ko_may_be_lane(v, o) && o != lane ? read_apart(v, o) : 0;
-        if (apart > 0 && apart <= most) best = o, most = apart;
+    for (int i = 0; i < v->naccess && !v->ngate; i++) {
+        const ko_access *a = &v->access[i];
+        if (a->stored || bytes_apart(v, a, row) <= line / 2) continue;
+        for (int o = 0; o < v->outputs; o++) {
+            int64_t apart = ko_may_be_lane(v, o) && o != lane ? bytes_apart(v, a, o) : 0;
+            if (apart > 0 && apart < least) best = o, least = apart;
+        }
     }
-    if (best >= 0) *rows = ko_tile_rows(v->nest->origin[best].extent, (line + most - 1) / most);
+    if (best >= 0) *rows = ko_tile_rows(v->nest->origin[best].extent, (line + least - 1) / least);
     return best;
 }
 
@@ -356,7 +351,7 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
             if (row < 0 && ko_may_be_lane(v, o) && !ko_is_gated(v, o)) row = o;
         }
     }
-    int shared = row < 0 ? -1 : row_of_lines(v, lane, row, rows);
+    int shared = row < 0 ? -1 : ko_row_of_lines(v, lane, row, rows);
     if (shared >= 0) return shared;
     each *= 1 + v->ops / FEW_OPS;
     int64_t most = (SHORT_ROWS >> v->narrow) / each;

@@ -76,6 +76,9 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
 /* The iteration of that loop from which on x, a comparison of indices of this loop alone, has its other value; 0: none.
  */
 int64_t ko_turning_point(const ko_view *v, kn_ref x, int origin);
+/* The loop along which short rows that are read share lines of memory, where each number of `row`, the one next to the
+ * lanes, has most of a line for itself, and *rows, as many as a line has; -1: there is none. */
+int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows);
 
 /* join.c: lanes of short rows and of the loops around them are one run. False: they are none of those; the list may
  * have grown nevertheless. */
