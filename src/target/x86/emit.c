@@ -367,6 +367,13 @@ static void em_compare_bound(kx_writer *e, const kx_loop *l) {
     }
 }
 
+/* Nothing asks for the loop's number, and how many there are is known: it is counted down to 0, which flags tell. */
+static bool em_counts_down(const kx_writer *e, const kx_loop *l) {
+    kn_ref b = kg_at(e->g, l->range, 0);
+    return !l->shared && e->p->value[l->range].uses == 1 && em_is_const(e, b) && kg_const_int(e->g, b) > 0 &&
+           kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b);
+}
+
 static void em_skip_unless_first(kx_writer *e, int32_t to) {
     kx_put(e, kx_imm(em_in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), e->low), 0));
     kx_jcc(e, KXCC_NE, to);
@@ -577,6 +584,8 @@ static void em_open_loop(kx_writer *e, int number) {
     int r = kx_dst(e, l->range);
     if (l->shared)
         kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->first));
+    else if (em_counts_down(e, l))
+        kx_put(e, kx_mov_const(r, kg_const_int(e->g, b)));
     else
         kx_put(e, kx_i2(KX_XOR, 4, r, r));
     kx_done(e, l->range, r);
@@ -638,9 +647,10 @@ static void em_close_loop(kx_writer *e, int number) {
         if (p->value[s].step && p->value[s].needed && kg_at(e->g, s, 0) == l->range)
             em_add_const(e, em_value_of(e, s), kg_const_int(e->g, kg_at(e->g, s, 1)) * em_element(e, s));
     }
-    em_add_const(e, em_value_of(e, l->range), 1);
-    em_compare_bound(e, l);
-    kx_jcc(e, KXCC_L, e->top[number]);
+    bool down = em_counts_down(e, l);
+    em_add_const(e, em_value_of(e, l->range), down ? -1 : 1);
+    if (!down) em_compare_bound(e, l);
+    kx_jcc(e, down ? KXCC_NE : KXCC_L, e->top[number]);
     kx_pace_turn(&e->pace, p, l->parent);
     em_take_back(e, number);
     kx_here(e, e->out[number]);

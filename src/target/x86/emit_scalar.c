@@ -203,11 +203,10 @@ static void es_multiply_add(kx_writer *e, kn_ref n) {
     int     d = kx_dst(e, n), t = d;
     int64_t v, w;
     bool    ends = es_small(e, c, &w); /* with a constant */
-    if (!ends && es_small(e, b, &v) && v > 0 && v <= 8 && !(v & (v - 1))) {
-        int x = kx_gp(e, a, KX_A), y = kx_gp(e, c, KX_D);
-        kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, d, KX_IN_MEM), y, x, (int)v, 0));
-        es_extend(e, n, d);
-        kx_done(e, n, d);
+    if (es_small(e, b, &v) && v > 0 && v <= 8 && !(v & (v - 1)) && (!ends || v > 1)) { /* an address */
+        int x = kx_gp(e, a, KX_A), y = ends ? KX_NO_REG : kx_gp(e, c, KX_D);
+        kx_put(e, kx_mem_index(kx_i2(KX_LEA, 8, d, KX_IN_MEM), y, x, (int)v, ends ? (int32_t)w : 0));
+        es_finish(e, n, d, d);
         return;
     }
     if (!ends && (es_is_const(e, c) || e->p->value[kx_name(e->p, c)].reg == d)) t = KX_A;
