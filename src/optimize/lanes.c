@@ -258,7 +258,8 @@ static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     }
     if (!far || !block_of(v, lane, along, &rows, &w)) return false;
     int64_t rest = nest->origin[along].extent % rows;
-    if (rows < BLOCK_LEAST || !ko_split(v, ko_position(nest, lane, -1), KN_MIN(rows, w), KN_AXIS_UPCAST, opts, n, cap))
+    if (rows < BLOCK_LEAST || w < BLOCK_LEAST) return false;
+    if (!ko_split(v, ko_position(nest, lane, -1), KN_MIN(rows, w), KN_AXIS_UPCAST, opts, n, cap))
         return false;
     int    at     = ko_position(nest, lane, KN_AXIS_UPCAST);
     kn_opt behind = {.op = KN_OPT_SWAP, .axis = at, .arg = ko_position(nest, along, -1)};
@@ -346,9 +347,9 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     if (row >= 0 && ko_is_gated(v, row)) { /* all rows know their gates, or others share them, or it is cut in pieces */
         if (e * each <= KNOWN_ROWS >> v->narrow) return *rows = e, row;
         int around = ko_position(v->nest, row, -1);
-        for (row = -1; around-- > 0;) {
+        for (row = -1; around-- > 0 && row < 0;) {
             int o = v->nest->loop[around].origin;
-            if (row < 0 && ko_may_be_lane(v, o) && !ko_is_gated(v, o)) row = o;
+            if (ko_may_be_lane(v, o) && !ko_is_gated(v, o)) row = o;
         }
     }
     int shared = row < 0 ? -1 : ko_row_of_lines(v, lane, row, rows);
