@@ -30,8 +30,9 @@ static kn_ref negate(kn_graph *g, kn_ref c) {
 }
 
 /* x = 0 unless the conjunction holds, then *rest. Looks through one WHERE with a zero arm, a gated load, a bool as a
- * number, or one factor that is such. */
-static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest) {
+ * number, or one factor that is such. *kept: a load, in *rest with its gate, so that it is 0 there without more. */
+static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest, bool *kept) {
+    *kept = kg_op(g, x) == KN_OP_LOAD;
     if (kg_op(g, x) == KN_OP_WHERE) {
         kn_ref c = kg_at(g, x, 0), a = kg_at(g, x, 1), b = kg_at(g, x, 2);
         if (kg_is_const(g, b, 0)) return *rest = a, collect(g, c, conds);
@@ -52,7 +53,7 @@ static bool split_gate(kn_graph *g, kn_ref x, kl_conds *conds, kn_ref *rest) {
         kn_ref   inner;
         int      op = kg_op(g, kg_at(g, x, k));
         if ((op == KN_OP_CAST || op == KN_OP_WHERE || op == KN_OP_LOAD) &&
-            split_gate(g, kg_at(g, x, k), &part, &inner)) {
+            split_gate(g, kg_at(g, x, k), &part, &inner, kept)) {
             *conds = part;
             *rest  = kg_is_const(g, inner, 1) ? kg_at(g, x, 1 - k) : kg_op2(g, KN_OP_MUL, inner, kg_at(g, x, 1 - k));
             return true;
@@ -143,18 +144,27 @@ static bool gate_has_lanes(const kn_graph *g, kn_ref x) {
     return false;
 }
 
-/* A comparison that bounds r by what does not depend on it, from one side: narrows the limits. */
-static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, kl_limits *l) {
+/* f / by, and `more`. */
+static kn_ref part_of(kn_graph *g, const kn_affine *f, int64_t by, int64_t more) {
+    kn_ref x = kg_from_affine(g, f);
+    if (x && by > 1) x = kg_op2(g, KN_OP_IDIV, x, kg_idx(g, by));
+    return x && more ? kg_op2(g, KN_OP_ADD, x, kg_idx(g, more)) : x;
+}
+
+/* A comparison that bounds r, or a multiple of it, by what does not depend on it, from one side: narrows the limits.
+ * `moving`: by what other loops' numbers say as well. */
+static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, bool multiple, kl_limits *l) {
     kn_ref    inner = unwrap_not(g, c), cmp = inner ? inner : c;
     kn_affine a, b;
     if (kg_op(g, cmp) != KN_OP_CMPLT || kg_dtype(g, kg_at(g, cmp, 0)) != KN_INDEX) return false;
     if (!kg_affine(g, kg_at(g, cmp, 0), &a) || !kg_affine(g, kg_at(g, cmp, 1), &b)) return false;
     int64_t  k = kn_affine_coef(&b, r) - kn_affine_coef(&a, r); /* b - a = k r + rest */
     kn_affine rest = {.n = 0};
-    if (k != 1 && k != -1) return false;
-    int64_t sign = -k; /* rest of the same side as r's limit */
+    if (k == 0 || k == INT64_MIN || (!multiple && k != 1 && k != -1)) return false;
+    int64_t sign = k > 0 ? -1 : 1, by = k > 0 ? k : -k; /* rest of the same side as r's limit */
     if (a.base == INT64_MIN || !kn_add_ok(b.base, -a.base, &rest.base) || rest.base <= INT64_MIN + 1) return false;
-    rest.base = rest.base * sign + (k == 1); /* r > -rest, or r < rest; under a NOT r <= -rest, or r >= rest */
+    rest.base *= sign; /* by r > rest, or by r < rest; under a NOT by r <= rest, or by r >= rest */
+    if (k < 0 && !kn_add_ok(rest.base, by - 1, &rest.base)) return false;
     for (int side = 0; side < 2; side++) {
         const kn_affine *f = side ? &a : &b;
         for (int t = 0; t < f->n; t++) {
@@ -171,9 +181,9 @@ static bool narrow(kn_graph *g, kn_ref c, kn_ref r, bool moving, kl_limits *l) {
     kn_affine kept = {.base = rest.base};
     for (int t = 0; t < rest.n; t++)
         if (rest.coef[t]) kept.atom[kept.n] = rest.atom[t], kept.coef[kept.n++] = rest.coef[t];
-    kn_ref limit = kg_from_affine(g, &kept);
+    kn_ref limit = part_of(g, &kept, by, k > 0);
     if (!limit) return false;
-    if ((k == -1) != (inner != 0)) l->hi = tighter(g, KN_OP_MIN, l->hi, limit);
+    if ((k < 0) != (inner != 0)) l->hi = tighter(g, KN_OP_MIN, l->hi, limit);
     else l->lo = tighter(g, KN_OP_MAX, l->lo, limit);
     return true;
 }
@@ -190,18 +200,45 @@ static kn_ref close_rest(kn_graph *g, kn_ref n, kn_ref x, uint32_t k, kn_ref at,
     return m == 1 || !src[0] ? src[0] : kg_with_src(g, n, src, m);
 }
 
-enum { SHORT = 8 }; /* iterations: such loops are unrolled, and their gates fold there */
+/* c leaves a lane's or a copy's range one number. */
+static bool leaves_one(const kn_graph *g, kn_ref c, kn_ref *range, int64_t *value) {
+    kn_affine a, b;
+    if (kg_op(g, c) != KN_OP_CMPLT || kg_dtype(g, kg_at(g, c, 0)) != KN_INDEX) return false;
+    if (!kg_affine(g, kg_at(g, c, 0), &a) || !kg_affine(g, kg_at(g, c, 1), &b) || a.n + b.n != 1) return false;
+    kn_affine *f = a.n ? &a : &b;
+    if (f->coef[0] != 1 || f->base || kg_op(g, *range = f->atom[0]) != KN_OP_RANGE) return false;
+    *value = a.n ? 0 : kg_max(g, *range);
+    return gate_has_lanes(g, *range) && (a.n ? b.base == 1 : a.base == *value - 1);
+}
+
+/* c where the other conditions hold: ranges that they leave one number are that number. */
+static kn_ref beside_others(kn_graph *g, kn_ref c, const kl_conds *conds) {
+    for (int i = 0; i < conds->n && c; i++) {
+        kn_ref  r;
+        int64_t value;
+        if (conds->c[i] == c || !leaves_one(g, conds->c[i], &r, &value) || !kg_depends(g, c, r)) continue;
+        kn_ref only = kg_idx(g, value);
+        c           = kg_substitute(g, c, &r, &only, 1);
+    }
+    return c;
+}
+
+enum { SHORT = 8 }; /* iterations: such loops may yet be unrolled, and their gates fold there */
 
 static kn_ref negated(kn_graph *g, kn_ref x) { return kg_op2(g, KN_OP_MUL, x, kg_idx(g, -1)); }
 
-/* The limits that conditions set on the sum's k-th range, and those conditions gone. False: none that changes it. */
-static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, kl_limits *l, kl_conds *met) {
+/* The limits that conditions set on the sum's k-th range, and those conditions gone. False: none that changes it.
+ * `loops`: what is no lane and no copy now is a loop for good. */
+static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, bool loops, kl_limits *l,
+                         kl_conds *met) {
     kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
-    bool   moving = kg_max(g, bound) > SHORT && kg_field(g, r, KN_F_RANGE_type) == KN_AXIS_REDUCE;
+    bool   moving = (loops || kg_max(g, bound) > SHORT) && kg_field(g, r, KN_F_RANGE_type) == KN_AXIS_REDUCE;
     *l            = (kl_limits){0, bound};
     for (int i = conds->n; i-- > 0;) {
         kl_limits with = *l;
-        if (!kg_depends(g, conds->c[i], r) || !narrow(g, conds->c[i], r, moving, &with)) continue;
+        if (!kg_depends(g, conds->c[i], r)) continue;
+        kn_ref c = loops ? beside_others(g, conds->c[i], conds) : conds->c[i];
+        if (!c || !narrow(g, c, r, moving, loops, &with)) continue;
         bool inside = false; /* the limit is read in a loop of the sum further in */
         for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++)
             inside |= (with.lo && kg_depends(g, with.lo, kg_at(g, n, s))) || kg_depends(g, with.hi, kg_at(g, n, s));
@@ -294,14 +331,14 @@ static kn_ref step_over(kn_graph *g, kn_ref n, kn_ref rest, const kl_conds *cond
     return 0;
 }
 
-kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
-    kn_graph *g     = rw->g;
+static kn_ref gate_to_bounds(kn_graph *g, kn_ref n, bool loops) {
     kl_conds  conds = {.n = 0};
     kl_limits limits;
     int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, n);
+    bool      kept = false;
     kn_ref    rest, value, zero = kg_identity(g, op, dt);
     if (kg_is_prefix(g, n) || kg_nsrc(g, n) < 2 || kg_nsrc(g, n) > KN_MAX_RANK) return 0;
-    if (op == KN_OP_ADD ? !split_gate(g, kg_at(g, n, 0), &conds, &rest)
+    if (op == KN_OP_ADD ? !split_gate(g, kg_at(g, n, 0), &conds, &rest, &kept)
                         : !split_identity(g, kg_at(g, n, 0), zero, &conds, &rest))
         return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
@@ -318,14 +355,14 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
             return x ? close_rest(g, n, x, k, value, 0) : 0;
         }
         kl_conds met = {.n = 0};
-        if (!narrow_range(g, n, &conds, k, &limits, &met)) {
+        if (!narrow_range(g, n, &conds, k, loops, &limits, &met)) {
             if ((value = step_over(g, n, rest, &conds, k, zero))) return value;
             continue;
         }
         if (!(rest = drop_gates(g, rest, &met))) return 0;
         kn_ref lo = limits.lo, hi = limits.hi, size = lo ? kg_op2(g, KN_OP_ADD, hi, negated(g, lo)) : hi;
         if (kg_max(g, size) <= 0) return zero;
-        kn_ref all   = conjunction(g, &conds, -1);
+        kn_ref all   = kept ? 0 : conjunction(g, &conds, -1);
         kn_ref fresh = kg_range(g, size, kg_field(g, r, KN_F_RANGE_id), (int)kg_field(g, r, KN_F_RANGE_type));
         kn_ref at    = lo ? kg_op2(g, KN_OP_ADD, fresh, lo) : fresh;
         kn_ref x     = all ? kg_op3(g, KN_OP_WHERE, all, rest, zero) : rest;
@@ -333,6 +370,9 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) {
     }
     return 0;
 }
+
+kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) { return gate_to_bounds(rw->g, n, false); }
+kn_ref kl_gate_to_loops(kn_rw *rw, kn_ref n) { return kg_is_fold(rw->g, n) ? 0 : gate_to_bounds(rw->g, n, true); }
 
 /* Whole numbers up to here, and their sums, are exact. */
 static double exact_to(int dt) {
@@ -351,6 +391,7 @@ kn_ref kl_count(kn_rw *rw, kn_ref n) {
     kn_ref    x  = kg_at(g, n, 0);
     int       dt = kg_dtype(g, n);
     if (kg_is_prefix(g, n) || kg_nsrc(g, n) > KN_MAX_RANK || dt == KN_BOOL) return 0;
+    if (kg_is_const(g, x, 0)) return kg_identity(g, KN_OP_ADD, dt);
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
         kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
         bool   seen = kg_depends(g, x, r);
@@ -450,7 +491,7 @@ kn_ref kl_scatter(kn_rw *rw, kn_ref n) {
     if (kg_nsrc(g, store) != 2 || kg_nsrc(g, n) > MAX_LOOPS || kg_nsrc(g, sum) < 2 || kg_nsrc(g, sum) > MAX_LOOPS)
         return 0;
     if (kg_nsrc(g, kg_at(g, store, 0)) != 2 || kg_op(g, kg_at(g, kg_at(g, store, 0), 0)) != KN_OP_PARAM) return 0;
-    if (!split_gate(g, kg_at(g, sum, 0), &conds, &rest)) return 0;
+    if (!split_gate(g, kg_at(g, sum, 0), &conds, &rest, &(bool){false})) return 0;
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
         kn_ref v = kg_at(g, n, k);
         for (int i = 0; i < conds.n; i++) {

@@ -9,6 +9,8 @@
  * steps of that number. A product with a 0/1 factor counts as such a
  * condition: an infinity or NaN that the factor would have turned into NaN is not seen any more, as with a gather. */
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n);
+/* The same once what is no lane and no copy is a loop for good, however short, and of multiples of r as well. */
+kn_ref kl_gate_to_loops(kn_rw *rw, kn_ref n);
 /* REDUCE{ADD} over a range that its terms do not depend on: a product. */
 kn_ref kl_count(kn_rw *rw, kn_ref n);
 /* END(STORE(p[.. v ..], REDUCE{ADD}(x, i))), with x zero unless v == e(i): p is set to zero, then e(i) collects x. */

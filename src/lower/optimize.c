@@ -97,6 +97,6 @@ bool kl_optimize(kl_program *p, kl_kernel *k, bool choose, kn_fault *f) {
     }
     if (!root) return kl_stage_fault("optimize", k->g, f);
     k->root = root;
-    if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds, f)) return false;
+    if (!kl_rewrite_kernel(p, k, KN_GROUPS_SIMPLIFY | KN_G_bounds | KN_G_loops, f)) return false;
     return !panels.n || kl_add_panels(p, (size_t)(k - p->kernel), &panels, f);
 }

@@ -267,7 +267,8 @@ static double code_ps(const kl_program *p, const kl_kernel *k) {
  * spilled; code that spills in an innermost loop has to take less than this share of code that does not. */
 #define SHARE_WITH_SPILLS 0.75
 #define SHARE_AMONG_SPILLS 0.9 /* of other lanes, where the first ones spill; */
-#define FAR_LONGER 2 /* times as long: nothing narrower is tried */
+#define FAR_LONGER 2 /* times as long: nothing narrower is tried; */
+#define LONGER 1.5 /* times as long as what does not spill: it is not taken to save a few that are made again */
 static bool goes_by_code(const kl_program *p, const kl_kernel *k) {
     return k->choice.ps >= LONG_PS && p->machine->vector_registers > FEW_REGISTERS;
 }
@@ -294,8 +295,9 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
         if (ok && !same) {
             bool   code  = by_code && (now.spills || best->spills);
             double least = best->g ? cost_of_try(p, best, code) : INFINITY;
-            more         = !code || code_ps(p, &now) < FAR_LONGER * least;
-            if (cost_of_try(p, &now, code) < least) swap_kernels(best, &now);
+            bool   longer = !code && best->g && !best->spills && code_ps(p, &now) > LONGER * code_ps(p, best);
+            more          = !code || code_ps(p, &now) < FAR_LONGER * least;
+            if (!longer && cost_of_try(p, &now, code) < least) swap_kernels(best, &now);
         }
         drop_try(p, &now);
         if (!best->g) return;
