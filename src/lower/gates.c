@@ -122,6 +122,11 @@ kn_ref kl_gate_loads(kn_graph *g, kn_ref x, kn_ref r, kn_ref gate) {
     return kg_edit(g, x, gate_load, &(kl_gating){r, gate});
 }
 
+typedef struct kl_met { /* conditions that bounds imply, where another one holds; 0: anywhere */
+    kn_ref c[MAX_TERMS], beside[MAX_TERMS];
+    int    n;
+} kl_met;
+
 typedef struct kl_limits { /* lo <= r < hi, as values; 0: no such limit */
     kn_ref lo, hi;
 } kl_limits;
@@ -211,14 +216,16 @@ static bool leaves_one(const kn_graph *g, kn_ref c, kn_ref *range, int64_t *valu
     return gate_has_lanes(g, *range) && (a.n ? b.base == 1 : a.base == *value - 1);
 }
 
-/* c where the other conditions hold: ranges that they leave one number are that number. */
-static kn_ref beside_others(kn_graph *g, kn_ref c, const kl_conds *conds) {
-    for (int i = 0; i < conds->n && c; i++) {
+/* c where another of the conditions, *beside, holds and leaves a range one number: the range is that number. */
+static kn_ref beside_other(kn_graph *g, kn_ref c, const kl_conds *conds, kn_ref *beside) {
+    *beside = 0;
+    for (int i = 0; i < conds->n; i++) {
         kn_ref  r;
         int64_t value;
         if (conds->c[i] == c || !leaves_one(g, conds->c[i], &r, &value) || !kg_depends(g, c, r)) continue;
         kn_ref only = kg_idx(g, value);
-        c           = kg_substitute(g, c, &r, &only, 1);
+        *beside     = conds->c[i];
+        return kg_substitute(g, c, &r, &only, 1);
     }
     return c;
 }
@@ -230,21 +237,22 @@ static kn_ref negated(kn_graph *g, kn_ref x) { return kg_op2(g, KN_OP_MUL, x, kg
 /* The limits that conditions set on the sum's k-th range, and those conditions gone. False: none that changes it.
  * `loops`: what is no lane and no copy now is a loop for good. */
 static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, bool loops, kl_limits *l,
-                         kl_conds *met) {
+                         kl_met *met) {
     kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
     bool   moving = (loops || kg_max(g, bound) > SHORT) && kg_field(g, r, KN_F_RANGE_type) == KN_AXIS_REDUCE;
     *l            = (kl_limits){0, bound};
     for (int i = conds->n; i-- > 0;) {
         kl_limits with = *l;
         if (!kg_depends(g, conds->c[i], r)) continue;
-        kn_ref c = loops ? beside_others(g, conds->c[i], conds) : conds->c[i];
+        kn_ref beside = 0, c = loops ? beside_other(g, conds->c[i], conds, &beside) : conds->c[i];
         if (!c || !narrow(g, c, r, moving, loops, &with)) continue;
         bool inside = false; /* the limit is read in a loop of the sum further in */
         for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++)
             inside |= (with.lo && kg_depends(g, with.lo, kg_at(g, n, s))) || kg_depends(g, with.hi, kg_at(g, n, s));
         if (inside) continue;
-        met->c[met->n++] = conds->c[i];
-        conds->c[i]      = conds->c[--conds->n];
+        met->beside[met->n] = beside;
+        met->c[met->n++]    = conds->c[i];
+        conds->c[i]         = conds->c[--conds->n];
         *l               = with;
     }
     if (l->lo && kg_max(g, l->lo) <= 0) l->lo = 0;
@@ -252,15 +260,21 @@ static bool narrow_range(kn_graph *g, kn_ref n, kl_conds *conds, uint32_t k, boo
     return met->n > 0;
 }
 
+static bool among(const kl_conds *conds, kn_ref c) {
+    for (int i = 0; i < conds->n; i++)
+        if (conds->c[i] == c) return true;
+    return false;
+}
+
 static kn_ref drop_gate(void *user, kn_graph *g, kn_ref was, kn_ref now) {
-    const kl_conds *met = user;
-    kl_conds        own = {.n = 0};
+    const kl_met *met = user;
+    kl_conds      own = {.n = 0};
     (void)was;
     if (kg_op(g, now) != KN_OP_LOAD || kg_nsrc(g, now) != 3 || !collect(g, kg_at(g, now, 2), &own)) return now;
     int all = own.n;
     for (int k = own.n; k-- > 0;)
         for (int m = 0; m < met->n; m++)
-            if (own.c[k] == met->c[m]) {
+            if (own.c[k] == met->c[m] && (!met->beside[m] || among(&own, met->beside[m]))) {
                 own.c[k] = own.c[--own.n];
                 break;
             }
@@ -269,8 +283,8 @@ static kn_ref drop_gate(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     return left ? kg_load_gated(g, kg_at(g, now, 0), kg_at(g, now, 1), left) : kg_load(g, kg_at(g, now, 0));
 }
 
-/* x where the conditions hold anyway: loads in it need not look at them. */
-static kn_ref drop_gates(kn_graph *g, kn_ref x, kl_conds *met) { return kg_edit(g, x, drop_gate, met); }
+/* x where the conditions hold anyway: loads in it need not look at them, but for one that stands without the other. */
+static kn_ref drop_gates(kn_graph *g, kn_ref x, kl_met *met) { return kg_edit(g, x, drop_gate, met); }
 
 /* The same for other ops: x is their identity unless the conjunction holds. */
 static bool split_identity(kn_graph *g, kn_ref x, kn_ref none, kl_conds *conds, kn_ref *rest) {
@@ -307,7 +321,8 @@ static kn_ref step_over(kn_graph *g, kn_ref n, kn_ref rest, const kl_conds *cond
     kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0), first;
     for (int i = 0; i < conds->n; i++) {
         int64_t  apart, most;
-        kl_conds met = {.c = {conds->c[i]}, .n = 1}, left = *conds;
+        kl_met   met = {.c = {conds->c[i]}, .n = 1};
+        kl_conds left = *conds;
         if (kg_op(g, bound) != KN_OP_CONST || !kg_depends(g, conds->c[i], r)) continue;
         if (!solve_divides(g, conds->c[i], r, &apart, &first)) continue;
         bool inside = false; /* it begins elsewhere for each iteration of a loop of the sum further in */
@@ -354,7 +369,7 @@ static kn_ref gate_to_bounds(kn_graph *g, kn_ref n, bool loops) {
             if (x) x = kg_op3(g, KN_OP_WHERE, gate, x, zero);
             return x ? close_rest(g, n, x, k, value, 0) : 0;
         }
-        kl_conds met = {.n = 0};
+        kl_met met = {.n = 0};
         if (!narrow_range(g, n, &conds, k, loops, &limits, &met)) {
             if ((value = step_over(g, n, rest, &conds, k, zero))) return value;
             continue;
