@@ -1,22 +1,15 @@
 /* test_loops.c - which loops the kernels of a program have: those that its accesses walk. That values stay is the
  * corpus's business (hand_parts.kn). */
-#include "check.h"
-#include "lower/pipeline.h"
+#include "text.h"
 
 #include <stdlib.h>
 
 /* The names of the text program's kernels, which list their loops, one after the other; "" where it fails. */
 static void kernels_of(const char *text, kn_str *out) {
-    kn_fault   f = {0};
-    kn_graph  *g = kg_new(NULL);
     kl_program p;
-    kl_run     run = {.stop = KN_STAGE_RANGEIFY};
-    int        slot[8], n = -1;
+    kn_graph  *g;
     kn_str_init(out, NULL);
-    kl_program_init(&p, NULL);
-    kn_ref root = kg_parse(g, text, strlen(text), &f);
-    if (!CHECK(root && kl_program_from(&p, g, root, slot, 8, &n, &f) && kl_lower(&p, &run, &f)))
-        printf("  %s\n", f.text);
+    rangeify_text(text, NULL, &p, &g);
     for (size_t k = 0; k < p.nkernel; k++) kn_str_putf(out, k ? " %s" : "%s", p.kernel[k].name);
     kl_program_free(&p);
     kg_free(g);

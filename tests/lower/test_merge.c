@@ -1,23 +1,15 @@
 /* test_merge.c - kernels that read the same values: which merge, which stay apart, and why. That values stay is the
  * corpus's business (hand_siblings.kn). */
-#include "check.h"
-#include "lower/pipeline.h"
+#include "text.h"
 
 #include <stdlib.h>
 
 /* Kernels of the text program; what was weighed goes to `out`. */
 static int kernels_of(const char *text, kn_str *out) {
-    kn_fault   f = {0};
-    kn_graph  *g = kg_new(NULL);
     kl_program p;
-    kl_run     run = {.stop = KN_STAGE_RANGEIFY};
-    int        slot[32], n = -1;
+    kn_graph  *g;
     kn_str_init(out, NULL);
-    kl_program_init(&p, NULL);
-    p.explain   = out;
-    kn_ref root = kg_parse(g, text, strlen(text), &f);
-    if (CHECK(root && kl_program_from(&p, g, root, slot, 32, &n, &f) && kl_lower(&p, &run, &f))) n = (int)p.ncall;
-    else printf("  %s\n", f.text);
+    int n = rangeify_text(text, out, &p, &g) ? (int)p.ncall : -1;
     kl_program_free(&p);
     kg_free(g);
     return n;
