@@ -119,6 +119,14 @@ static bool takes_apart(const kn_graph *g, kn_ref x, kn_ref range) {
     return (kg_op(g, x) == KN_OP_MOD || kg_op(g, x) == KN_OP_IDIV) && kg_at(g, x, 0) == range;
 }
 
+static bool any_taken_apart(const kn_graph *g, const kn_ref *order, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        kn_ref range = kg_nsrc(g, order[i]) ? kg_at(g, order[i], 0) : 0;
+        if (range && kg_op(g, range) == KN_OP_RANGE && takes_apart(g, order[i], range)) return true;
+    }
+    return false;
+}
+
 /* The largest d of which i / d or i % d is part of an address; 0: there is none, or it leaves something over, or others
  * do not go into it, or gates ask for them too (optimize/phases.c), or a scan or a bound hangs on i. */
 static int64_t taken_apart_by(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref range, const bool *valued) {
@@ -175,6 +183,10 @@ static bool split_first(kl_program *p, kl_kernel *k, bool *split) {
     int64_t  id = 0;
     *split = false;
     if (!kg_reach(k->g, &k->root, 1, &order, &n)) return kn_oom(kg_fault(k->g));
+    if (!any_taken_apart(k->g, order, n)) { /* as in most kernels */
+        kn_free(p->alloc, order, n * sizeof *order);
+        return true;
+    }
     size_t size   = (size_t)k->root + 1;
     bool  *valued = kn_zalloc(p->alloc, size * sizeof *valued);
     if (valued) mark_valued(k->g, order, n, valued);
