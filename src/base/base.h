@@ -136,7 +136,8 @@ int    kn_quota_cpus(const char *proc_cgroup, const char *root);
 size_t kn_peak_memory(void);         /* bytes resident at most so far */
 /* Whole file into *data (0-terminated behind *size; kn_free(a, *data, *size + 1)). KN_ERR_IO with path and reason. */
 bool kn_read_file(const kn_alloc *a, const char *path, char **data, size_t *size, kn_fault *f);
-/* Written beside `path` to a temporary and renamed: whole or not at all. mode as for open(2). */
+/* Written beside `path`, or what it links to, to a temporary and renamed: whole or not at all; a device or a pipe is
+ * written into. mode as for open(2). */
 bool kn_write_file(const char *path, const void *data, size_t size, int mode, kn_fault *f);
 /* Create `path` and its parents; the last folder gets mode 0700. Fails if it exists and is not ours or is writable by
  * others. */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -208,9 +209,22 @@ static bool os_write_all(int fd, const char *p, size_t size) {
     return true;
 }
 
+/* What is there and no regular file, a device or a pipe, is written into: renamed over, it would be gone. */
+static bool os_write_into(const char *path, const void *data, size_t size, kn_fault *f) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return os_fail(f, path, "cannot open");
+    bool ok = os_write_all(fd, data, size);
+    if (!ok) os_fail(f, path, "cannot write");
+    if (close(fd) != 0 && ok) ok = os_fail(f, path, "cannot write");
+    return ok;
+}
+
 bool kn_write_file(const char *path, const void *data, size_t size, int mode, kn_fault *f) {
-    char tmp[4096];
-    int  fd = -1;
+    char        tmp[4096], target[PATH_MAX];
+    int         fd = -1;
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return os_write_into(path, data, size, f);
+    if (realpath(path, target)) path = target; /* a link stays one */
     for (int attempt = 0; attempt < 100; attempt++) {
         int n = snprintf(tmp, sizeof tmp, "%s.%ld.%lld.%d.tmp", path, (long)getpid(), (long long)(kn_now() * 1e9),
                          attempt);

@@ -351,8 +351,9 @@ static kn_ref gate_to_bounds(kn_graph *g, kn_ref n, bool loops) {
     kl_limits limits;
     int       op = (int)kg_field(g, n, KN_F_REDUCE_op), dt = kg_dtype(g, n);
     bool      kept = false;
-    kn_ref    rest, value, zero = kg_identity(g, op, dt);
-    if (kg_is_prefix(g, n) || kg_nsrc(g, n) < 2 || kg_nsrc(g, n) > KN_MAX_RANK) return 0;
+    kn_ref    rest, value, zero;
+    if (kg_is_fold(g, n) || kg_is_prefix(g, n) || kg_nsrc(g, n) < 2 || kg_nsrc(g, n) > KN_MAX_RANK) return 0;
+    zero = kg_identity(g, op, dt);
     if (op == KN_OP_ADD ? !split_gate(g, kg_at(g, n, 0), &conds, &rest, &kept)
                         : !split_identity(g, kg_at(g, n, 0), zero, &conds, &rest))
         return 0;
@@ -387,7 +388,7 @@ static kn_ref gate_to_bounds(kn_graph *g, kn_ref n, bool loops) {
 }
 
 kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n) { return gate_to_bounds(rw->g, n, false); }
-kn_ref kl_gate_to_loops(kn_rw *rw, kn_ref n) { return kg_is_fold(rw->g, n) ? 0 : gate_to_bounds(rw->g, n, true); }
+kn_ref kl_gate_to_loops(kn_rw *rw, kn_ref n) { return gate_to_bounds(rw->g, n, true); }
 
 /* Whole numbers up to here, and their sums, are exact. */
 static double exact_to(int dt) {

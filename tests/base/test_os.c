@@ -56,6 +56,27 @@ static void test_files(void) {
     kn_free(NULL, data, size + 1);
 }
 
+/* What is no regular file stays what it is, and a link stays a link. */
+static void test_writes_into(void) {
+    kn_fault    f = {0};
+    struct stat st;
+    char        got[8] = {0};
+    if (!CHECK(mkfifo(in_dir("pipe"), 0600) == 0)) return;
+    int fd = open(in_dir("pipe"), O_RDWR | O_NONBLOCK);
+    if (!CHECK(fd >= 0)) return;
+    put("pipe", "hello");
+    CHECK(read(fd, got, sizeof got) == 5);
+    CHECK_STR(got, "hello");
+    close(fd);
+    CHECK(stat(in_dir("pipe"), &st) == 0 && S_ISFIFO(st.st_mode));
+    CHECK(!kn_write_file(dir, "x", 1, 0600, &f) && f.code == KN_ERR_IO);
+    put("behind", "old");
+    CHECK(symlink("behind", in_dir("link")) == 0);
+    put("link", "longer");
+    CHECK(lstat(in_dir("link"), &st) == 0 && S_ISLNK(st.st_mode));
+    CHECK(stat(in_dir("behind"), &st) == 0 && st.st_size == 6);
+}
+
 static void test_private_dir(void) {
     kn_fault    f = {0};
     struct stat st;
@@ -128,6 +149,7 @@ int main(void) {
     snprintf(dir, sizeof dir, "os-test-XXXXXX");
     if (!mkdtemp(dir)) return 1;
     RUN(test_files);
+    RUN(test_writes_into);
     RUN(test_private_dir);
     RUN(test_cpus);
     RUN(test_children);
