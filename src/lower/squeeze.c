@@ -85,6 +85,13 @@ static kn_ref squeeze(kl_squeeze *s, kn_ref root) {
     return s->now[root];
 }
 
+/* What n takes alone where lanes would share it: roots and quotients of floats come one after the other. */
+static int op_alone(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n), weight = ko_op_weight(op);
+    return (op == KN_OP_SQRT || op == KN_OP_RECIP || op == KN_OP_DIV) && kn_is_float(kg_dtype(g, n)) ? 2 * weight
+                                                                                                     : weight;
+}
+
 /* Arithmetic on numbers that such tiles go through to become x: enough of it, and a sum behind. */
 static bool is_worth_it(const kn_graph *g, kn_ref x, uint8_t *seen, kn_ref *stack) {
     int    ops = 0, sums = 0;
@@ -95,7 +102,7 @@ static bool is_worth_it(const kn_graph *g, kn_ref x, uint8_t *seen, kn_ref *stac
         kn_ref n = stack[at];
         sums += kg_op(g, n) == KN_OP_REDUCE;
         if (!kn_is_alu(kg_op(g, n)) || kg_dtype(g, n) == KN_INDEX || !has_spare_axis(g, n)) continue;
-        ops += ko_op_weight(kg_op(g, n));
+        ops += op_alone(g, n);
         for (uint32_t i = 0; i < kg_nsrc(g, n); i++)
             if (!seen[kg_at(g, n, i)]) seen[kg_at(g, n, i)] = 1, stack[top++] = kg_at(g, n, i);
     }

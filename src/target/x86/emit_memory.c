@@ -156,8 +156,14 @@ static kx_ins el_shuffle(kx_writer *e, kn_ref n, const kx_table *t, int d, int x
     return kx_i3(dbl ? KX_VPERMT2PD : KX_VPERMT2PS, t->bytes, d, kx_load_table(e, n, t, e->v0), x);
 }
 
-/* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes, or two lanes, and those into the register. */
+/* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes, or two lanes, and those into the register.
+ * Two that are the first and the last of four come with what is between them. */
 void kx_load_lanes(kx_writer *e, int d, int size, int w, int64_t step, const kx_ins *m) {
+    if (w == 2 && step == 3) {
+        kx_form_id form = size == 8 ? KX_VPERMPDI : KX_VPERMILPSI;
+        kx_put(e, el_like(kx_imm(kx_i3(form, 4 * size, d, KX_IN_MEM, 0), 0x0c), m));
+        return;
+    }
     for (int l = 0; l < w; l += 16 / size) {
         int    part = l ? e->v0 : d;
         kx_ins at   = el_further(m, l * step * size);
