@@ -367,11 +367,13 @@ static void em_compare_bound(kx_writer *e, const kx_loop *l) {
     }
 }
 
-/* Nothing asks for the loop's number, and how many there are is known: it is counted down to 0, which flags tell. */
+/* Nothing asks for the loop's number, and how many there are is known before it: the turns that are left are counted
+   down to 0, which flags tell. Of a shared loop the run that was asked for tells how many. */
 static bool em_counts_down(const kx_writer *e, const kx_loop *l) {
     kn_ref b = kg_at(e->g, l->range, 0);
-    return !l->shared && e->p->value[l->range].uses == 1 && em_is_const(e, b) && kg_const_int(e->g, b) > 0 &&
-           kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b);
+    if (e->p->value[l->range].uses != 1) return false;
+    return l->shared || (em_is_const(e, b) && kg_const_int(e->g, b) > 0 &&
+                         kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b));
 }
 
 static void em_skip_unless_first(kx_writer *e, int32_t to) {
@@ -581,14 +583,7 @@ static void em_open_loop(kx_writer *e, int number) {
     em_make_moves(e, l->open);
     if (l->depth == 0 && l->writes && !l->shared) em_skip_unless_first(e, e->out[number]);
     if (l->shared && p->nshared > 1) em_find_part(e, l);
-    int r = kx_dst(e, l->range);
-    if (l->shared)
-        kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), e->first));
-    else if (em_counts_down(e, l))
-        kx_put(e, kx_mov_const(r, kg_const_int(e->g, b)));
-    else
-        kx_put(e, kx_i2(KX_XOR, 4, r, r));
-    kx_done(e, l->range, r);
+    bool down = em_counts_down(e, l);
     if (l->shared && !em_is_const(e, b)) { /* the run that was asked for ends where the loop does */
         int32_t within = kx_label(&e->code);
         int     most   = kx_gp(e, b, KX_A);
@@ -597,7 +592,18 @@ static void em_open_loop(kx_writer *e, int number) {
         kx_put(e, em_in_frame(kx_i2(KX_MOV_ST, 8, KX_IN_MEM, most), e->high));
         kx_here(e, within);
     }
-    if (l->shared || !em_is_const(e, b) || kg_const_int(e->g, b) <= 0) {
+    int r = kx_dst(e, l->range);
+    if (l->shared)
+        kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, r, KX_IN_MEM), down ? e->last : e->first));
+    else if (down)
+        kx_put(e, kx_mov_const(r, kg_const_int(e->g, b)));
+    else
+        kx_put(e, kx_i2(KX_XOR, 4, r, r));
+    if (l->shared && down) kx_put(e, em_in_frame(kx_i2(KX_SUB, 8, r, KX_IN_MEM), e->first));
+    kx_done(e, l->range, r);
+    if (l->shared && down)
+        kx_jcc(e, KXCC_LE, e->out[number]);
+    else if (l->shared || !em_is_const(e, b) || kg_const_int(e->g, b) <= 0) {
         em_compare_bound(e, l);
         kx_jcc(e, KXCC_GE, e->out[number]);
     }
