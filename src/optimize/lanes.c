@@ -13,6 +13,7 @@ enum {
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
+    LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
     MEETING_TERMS = 8, /* registers of them in such a sum, */
     TURNED_ROWS   = 16, /* for so many rows */
     MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
@@ -492,10 +493,18 @@ int64_t ko_turning_point(const ko_view *v, kn_ref x, int origin) {
     return at > 0 && at < o->extent ? at : 0;
 }
 
+/* Lanes that lie apart and have gates are read one by one, each behind a jump. */
+static bool jumps_by_lanes(const ko_view *v, int lane) {
+    bool apart = false;
+    for (int i = 0; i < v->naccess; i++) apart |= !v->access[i].stored && ko_stride_in(v, &v->access[i], lane) > 1;
+    return apart && ko_is_gated(v, lane);
+}
+
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
-    if (v->outputs < v->nest->norigin || v->ops > KO_PIECE_OPS) return;
-    int peeled = 0;
+    if (v->outputs < v->nest->norigin) return;
+    int peeled = 0, most = jumps_by_lanes(v, lane) ? LANE_PIECE_OPS : KO_PIECE_OPS;
     for (int o = v->outputs; o-- > 0 && peeled < MOST_PEELED;) {
+        if (v->ops > (o == lane ? most : KO_PIECE_OPS)) continue;
         int at = ko_position(v->nest, o, KN_AXIS_LOOP);
         if (at < 0 || (o != lane && ko_position(v->nest, o, -1) != at)) continue; /* lanes know */
         int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
