@@ -1,6 +1,8 @@
 /* helpers.c - rules on single ops: folding, bounds, canonical order of operands. */
 #include "rules/helpers.h"
 
+#include "rewrite/match.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -57,4 +59,20 @@ bool kn_rule_is_of_rows(kn_rw *rw, kn_ref a) {
 
 bool kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b) {
     return (kg_numel(rw->g, a) == 1) != (kg_numel(rw->g, b) == 1);
+}
+
+bool kn_rule_starts(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c) {
+    enum { FEW = 64 };
+    int64_t nb = kg_numel(rw->g, b), nc = kg_numel(rw->g, c);
+    return kg_numel(rw->g, a) == 1 && nb > 1 && nc > 1 && nb <= FEW && nc <= FEW && nb * nc <= FEW;
+}
+
+bool kn_rule_meets(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c) {
+    kn_graph *g  = rw->g;
+    int       dt = kg_dtype(g, c);
+    int64_t   lo, hi, least, most;
+    if (kn_dsize(dt) > 4 || kg_numel(g, a) != 1 || kg_numel(g, b) == 1 || kg_numel(g, c) != 1) return false;
+    if (!kn_add_ok(kg_min(g, a), kg_min(g, b), &lo) || !kn_add_ok(kg_max(g, a), kg_max(g, b), &hi)) return false;
+    if (!kn_add_ok(kg_min(g, c), -kg_max(g, a), &least) || !kn_add_ok(kg_max(g, c), -kg_min(g, a), &most)) return false;
+    return kn_dtype_fits(lo, dt) && kn_dtype_fits(hi, dt) && kn_dtype_fits(least, dt) && kn_dtype_fits(most, dt);
 }

@@ -18,6 +18,10 @@ bool   kn_rule_is_one(kn_rw *rw, kn_ref a); /* a scalar */
 bool   kn_rule_is_of_rows(kn_rw *rw, kn_ref a); /* one value for all lanes of a row */
 int64_t kn_rule_in_row(kn_rw *rw, kn_ref a); /* of a row; 1 of a scalar */
 bool   kn_rule_spreads(kn_rw *rw, kn_ref a, kn_ref b); /* one is a scalar and the other a tile */
+bool   kn_rule_starts(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c); /* a scalar, and two of a tile that is small */
+/* Numbers a + b of a tile are to the scalar c what the lanes' b are to c - a: a is a scalar too, and nothing of it
+ * wraps in the dtype of c. */
+bool   kn_rule_meets(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c);
 /* index.c: index arithmetic by affine forms */
 kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n);

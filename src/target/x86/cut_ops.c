@@ -143,6 +143,14 @@ static kn_ref co_low_bits(kx_cut *c, int op, int dtype, int lanes, const kn_ref 
     return kx_node(c, op, dtype, lanes, (kn_ref[]){from, src[1]}, 2);
 }
 
+/* Lanes that repeat the low bytes of a scalar, which what narrowed it has too. */
+static kn_ref co_before_narrowed(const kn_graph *g, int dtype, kn_ref x) {
+    if (kg_op(g, x) != KN_OP_INS || kg_rank(g, x) || kg_field(g, x, KN_F_INS_op) != KN_OP_CAST) return x;
+    int mid = kg_dtype(g, x), of = kg_dtype(g, kg_at(g, x, 0));
+    bool ints = kn_is_int(dtype) && kn_is_int(mid) && kn_is_int(of);
+    return ints && kn_dsize(dtype) <= kn_dsize(mid) && kn_dsize(mid) <= kn_dsize(of) ? kg_at(g, x, 0) : x;
+}
+
 /* Is x + a constant the constant `by`? Rather: is x what is left of that. Sums of indices wrap as the constants do. */
 static bool co_compare_rest(const kx_cut *c, int op, const kn_ref *src, int64_t *rest) {
     const kn_graph *g = c->g;
@@ -179,7 +187,10 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
         held[1] = kg_int(c->g, KN_INDEX, rest);
         src     = held;
     }
-    if (lanes && op != KN_OP_CAST) {
+    if (lanes && op == KN_OP_CAST) {
+        held[0] = co_before_narrowed(c->g, dtype, src[0]);
+        src     = held;
+    } else if (lanes) {
         for (int k = 0; k < n; k++) held[k] = co_held(c->g, src[k]);
         src = held;
     }
