@@ -250,7 +250,7 @@ static void drop_try(const kl_program *p, kl_kernel *k) {
 #define AS_MISJUDGED 2.5
 enum { LONG_PS = 10000000 };
 /* whose instructions take more than this share of what was predicted, and of what they compute alone, unless it is
- * predicted to take less; */
+ * predicted to take less, which alone will do where the first one had to be narrowed; */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.1
 /* and taken if its own take less than a share of what theirs do: the larger, the longer theirs came out than predicted.
@@ -282,8 +282,9 @@ static double cost_of_try(const kl_program *p, const kl_kernel *k, bool by_code)
  * less. */
 static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl_kernel *than, kl_kernel *best,
                       kl_run *run, int last, kn_fault *f) {
-    bool ok = true, same = false, by_code = false, more = true;
-    *best   = (kl_kernel){.spills = INT32_MAX};
+    bool      ok = true, same = false, by_code = false, more = true;
+    ko_choice widest = {0};
+    *best = (kl_kernel){.spills = INT32_MAX};
     for (int narrow = 0; ok && more && narrow <= KO_NARROWEST && is_crowded(best, narrow); narrow++) {
         kn_fault  own = {0};
         kl_kernel now;
@@ -292,6 +293,7 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
         ok = ok && try_kernel(p, &now, narrow ? best : than, narrow ? 1 : AS_MISJUDGED, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
         if (!narrow) by_code = ok && !same && now.spills && goes_by_code(p, &now);
+        if (!narrow && ok) widest = now.choice;
         if (ok && !same) {
             bool   code  = by_code && (now.spills || best->spills);
             double least = best->g ? cost_of_try(p, best, code) : INFINITY;
@@ -302,6 +304,8 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
         drop_try(p, &now);
         if (!best->g) return;
     }
+    memcpy(best->choice.other, widest.other, sizeof widest.other); /* which will be as wide as registers hold of them */
+    memcpy(best->choice.other_ps, widest.other_ps, sizeof widest.other_ps);
 }
 
 /* A kernel through all its stages, with the lanes that are predicted to take the least, or others whose code came out
@@ -317,7 +321,7 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         bool     spills = best.spills > 0, less = first.other_ps[i] < first.ps;
         double   code = cost_of_try(p, &best, true), arithmetic = less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic;
         double   share = spills ? SHARE_AMONG_SPILLS : share_to_take(code, told, less);
-        if (!spills && code <= KN_MAX(SHARE_OF_CODE * told, arithmetic)) break;
+        if (!spills && !(less && first.narrow) && code <= KN_MAX(SHARE_OF_CODE * told, arithmetic)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
