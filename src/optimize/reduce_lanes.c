@@ -292,7 +292,7 @@ static int shared_with_tile(const ko_view *v, int first, int last) {
         int o  = at->extent <= KO_SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
         shared = before;
         if (o >= first && o < last) before = o;
-        if (!fitted) shared = before;
+        if (!fitted || (shared < 0 && ko_is_gated(v, at->origin))) shared = before; /* copies know their gates */
         lanes = at->extent;
     }
     return ko_lane_vectors(v, lanes) == 1 ? shared : -1; /* else registers are too few for what is shared */
