@@ -155,7 +155,13 @@ static void measure(kl_fuse *z) {
         double   size = (double)kg_most(z->g, n);
         if (op == KN_OP_SINK || op == KN_OP_STORE || op == KN_OP_CONST || op == KN_OP_CUSTOM_FUNCTION) continue;
         if (kg_is_custom(z->g, n)) continue;
-        if (op == KN_OP_PARAM || op == KN_OP_LOAD || kl_is_call_result(z->g, n)) {
+        bool loaded = op == KN_OP_PARAM || op == KN_OP_LOAD || kl_is_call_result(z->g, n);
+        info->plain = loaded || kn_is_alu(op) || is_view(op);
+        for (uint32_t k = 0; k < kg_nsrc(z->g, n) && info->plain && !loaded; k++) {
+            kn_ref s    = kg_at(z->g, n, k);
+            info->plain = z->info[s].plain || kg_op(z->g, s) == KN_OP_CONST || kg_op(z->g, s) == KN_OP_STACK;
+        }
+        if (loaded) {
             bool own    = op == KN_OP_PARAM && kg_space(z->g, n) == KN_REG; /* of a combine */
             info->work  = own ? 0 : read_back(z, n);
             if (op == KN_OP_PARAM) z->moved += info->work;
@@ -287,6 +293,45 @@ static bool stage_cost(const kl_fuse *z, kn_ref n, kl_choice *c) {
     return !why;
 }
 
+/* The arithmetic of n and of what stands below it in place, each node once; of the first some nodes alone. */
+static double below_ps(const kl_fuse *z, kn_ref n) {
+    enum { SOME = 64 };
+    kn_ref seen[SOME] = {n};
+    double ps         = 0;
+    for (int i = 0, count = 1; i < count; i++) {
+        int op = kg_op(z->g, seen[i]);
+        if (!kn_is_alu(op) && !is_view(op)) continue;
+        if (kn_is_alu(op)) ps += own_ps(z, seen[i]);
+        for (uint32_t k = 0; k < kg_nsrc(z->g, seen[i]) && (k == 0 || kn_is_alu(op)); k++) {
+            int at = 0;
+            while (at < count && seen[at] != kg_at(z->g, seen[i], k)) at++;
+            if (at == count && count < SOME) seen[count++] = kg_at(z->g, seen[i], k);
+        }
+    }
+    return ps;
+}
+
+/* How many times as long as in lanes a use takes that computes n as what all of a row have in common: one by one, or
+ * for each of the row's lanes. 1: it does not. */
+static int64_t along_rows(const kl_fuse *z, kn_ref n, const kl_use *u) {
+    const kl_group *gr  = &z->group[u->group];
+    int64_t         row = 1, lanes = z->p->machine->vector_bytes / kn_dsize(kg_dtype(z->g, n));
+    int             last = -1; /* of its loops */
+    if (!z->info[n].plain || gr->call) return 1;
+    for (int i = 0; i < kg_rank(z->g, n); i++) {
+        kn_ref in[KN_MAX_RANK];
+        int    count = kg_ranges(z->r, u->idx[i], in, KN_MAX_RANK);
+        for (int k = 0, at; k < KN_MIN(count, KN_MAX_RANK); k++) {
+            for (at = 0; at < gr->nrange && gr->range[at] != in[k];) at++;
+            if (at == gr->nrange) return 1; /* a sum's loop, or a stage's */
+            last = KN_MAX(last, at);
+        }
+    }
+    for (int r = last + 1; last >= 0 && r < gr->nrange; r++)
+        row = kn_sat_mul(row, z->range[kg_field(z->r, gr->range[r], KN_F_RANGE_id)].extent);
+    return KN_MIN(row, lanes);
+}
+
 /* Arithmetic done again stays within a quarter of the program's own, what its memory traffic hides, and a launch. */
 static bool too_much_again(const kl_fuse *z, double again) {
     return z->again + again > z->arithmetic / 4 + z->moved + (double)z->p->machine->launch_ps;
@@ -337,6 +382,11 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     if (info->product)
         for (int u = info->use; u >= 0 && !nested; u = z->use[u].next) nested = in_reduce_loop(z, &z->use[u]);
     if (nested) inlined += 7 * info->work; /* no register tile inside another reduction */
+    int64_t rows = groups == 1 && again < 0.5 ? along_rows(z, n, &z->use[info->use]) : 1;
+    if (rows > 1) {
+        inlined += (double)(rows - 1) * below_ps(z, n);
+        c->apart = true;
+    }
     c->cost[KL_INLINE] = inlined;
     c->cost[KL_ROOT]   = stored_ps(z, n, groups);
     c->again           = again > 0 ? again * (info->alu - spared) : 0;
@@ -443,10 +493,10 @@ bool kl_add_storage(kl_fuse *z, const kl_storage *given) {
     return true;
 }
 
-static bool make_root(kl_fuse *z, kn_ref n) {
+static bool make_root(kl_fuse *z, kn_ref n, bool apart) {
     kl_info *info = &z->info[n];
     bool     alone = is_stored(z->g, n);
-    int      own   = alone ? -1 : joinable(z, n);
+    int      own   = alone || apart ? -1 : joinable(z, n);
     if (own < 0 && !join_fold(z, n, &own)) return false;
     if (own < 0 && !alone && !join_scalars(z, n, &own)) return false;
     if (own < 0) {
@@ -543,7 +593,7 @@ bool kl_decide(kl_fuse *z) {
         if (c.place == KL_INLINE && c.again > 0 && !info->term)
             z->again += c.again * (op_ps(z, n) * (double)kg_most(z->g, n) / info->alu);
         if (c.place == KL_ROOT) {
-            if (!make_root(z, n) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
+            if (!make_root(z, n, c.apart) || (op == KN_OP_PARAM && !note_param_reads(z, n))) return false;
             continue;
         }
         if (op == KN_OP_PARAM && !note_param_reads(z, n)) return false;

@@ -30,6 +30,7 @@ typedef struct kl_choice { /* where a node is computed, and what was weighed */
     double      cost[KL_PLACES];    /* picoseconds more than computing it once; negative: has no meaning */
     const char *illegal[KL_PLACES]; /* why the place was out of the question, or NULL */
     double      again;              /* arithmetic of the inline place beyond computing it once */
+    bool        apart;              /* what reads it would compute it one by one: as a root it has loops of its own */
 } kl_choice;
 
 typedef struct kl_info { /* per node of the program's graph */
@@ -40,6 +41,7 @@ typedef struct kl_info { /* per node of the program's graph */
     bool   counts;    /* depends on a RANGE's number: arange and what is made of it */
     bool   index;     /* an integer made of arange and constants alone: index arithmetic, never stored */
     bool   term;      /* a product that a sum alone takes: its multiplication is the addition's, wherever both stand */
+    bool   plain;     /* no sum or product stands in it, in place */
     bool   product;   /* computes a product with reuse in place, which wants a register tile and loops of its own */
     double work;      /* picoseconds to compute all its elements once, in place */
     double alu;       /* of it, what is no memory traffic */
