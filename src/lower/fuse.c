@@ -4,8 +4,9 @@
  * indices, gate). A node is computed in place for each of its uses (inline), in LOCAL memory inside loops that all its
  * uses share (stage), or written once to storage by one group (root) and loaded by the others. Roots are: what the
  * program stores; LOADs into GLOBAL (contiguous); and values for which writing and reading back costs less than
- * computing them again. A root joins the group of a user that walks it element by element along its outermost loops,
- * when that makes no cycle: several outputs, one kernel. At the end groups that read the same values merge (merge.c).
+ * computing them again, or one by one where rows have them in common. But for the last, a root joins the group of a
+ * user that walks it element by element along its outermost loops, when that makes no cycle: several outputs, one
+ * kernel. At the end groups that read the same values merge (merge.c).
  *
  * Costs are picoseconds by the machine's table: whole numbers, held in doubles so that none overflows; deterministic,
  * and independent of the thread count. */

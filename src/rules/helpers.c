@@ -1,6 +1,5 @@
 /* helpers.c - rules on single ops: folding, bounds, canonical order of operands. */
 #include "rules/helpers.h"
-
 #include "rewrite/match.h"
 
 #include <math.h>
@@ -68,11 +67,12 @@ bool kn_rule_starts(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c) {
 }
 
 bool kn_rule_meets(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c) {
-    kn_graph *g  = rw->g;
-    int       dt = kg_dtype(g, c);
-    int64_t   lo, hi, least, most;
+    kn_graph *g     = rw->g;
+    int       dt    = kg_dtype(g, c);
+    int64_t   first = kg_min(g, a), last = kg_max(g, a), lo, hi;
     if (kn_dsize(dt) > 4 || kg_numel(g, a) != 1 || kg_numel(g, b) == 1 || kg_numel(g, c) != 1) return false;
-    if (!kn_add_ok(kg_min(g, a), kg_min(g, b), &lo) || !kn_add_ok(kg_max(g, a), kg_max(g, b), &hi)) return false;
-    if (!kn_add_ok(kg_min(g, c), -kg_max(g, a), &least) || !kn_add_ok(kg_max(g, c), -kg_min(g, a), &most)) return false;
-    return kn_dtype_fits(lo, dt) && kn_dtype_fits(hi, dt) && kn_dtype_fits(least, dt) && kn_dtype_fits(most, dt);
+    if (!kn_dtype_fits(first, dt) || !kn_dtype_fits(last, dt)) return false; /* so do differences in 64 bits */
+    if (!kn_add_ok(first, kg_min(g, b), &lo) || !kn_add_ok(last, kg_max(g, b), &hi)) return false;
+    return kn_dtype_fits(lo, dt) && kn_dtype_fits(hi, dt) && kn_dtype_fits(kg_min(g, c) - last, dt) &&
+           kn_dtype_fits(kg_max(g, c) - first, dt);
 }

@@ -368,7 +368,7 @@ static void em_compare_bound(kx_writer *e, const kx_loop *l) {
 }
 
 /* Nothing asks for the loop's number, and how many there are is known before it: the turns that are left are counted
-   down to 0, which flags tell. Of a shared loop the run that was asked for tells how many. */
+ * down to 0, which flags tell. Of a shared loop the run that was asked for tells how many. */
 static bool em_counts_down(const kx_writer *e, const kx_loop *l) {
     kn_ref b = kg_at(e->g, l->range, 0);
     if (e->p->value[l->range].uses != 1) return false;
