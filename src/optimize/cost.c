@@ -608,8 +608,10 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     if (!jumps(h, s, lane)) return s->store ? 0.75 : 0.5;
     double turns = shuffles(h, s, m, lane);
     bool   half  = h->nest->loop[lane].extent * s->size * 2 <= m->vector_bytes && !s->store && !s->gate;
-    if (turns > 0) return half ? turns / 2 : turns; /* a shuffle for each of the others, and the access */
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
+    double  n     = (double)ko_vectors(lanes, each), alone = (lanes % each & 1) && !h->nchain;
+    if (half) turns /= 2;
+    if (turns > 0) return (turns * (n - alone) + alone * 0.5) / n; /* each shuffles the others; a lane alone does not */
     bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0;
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;
     double  lane_cycles = s->store ? EXTRACT : s->picks && s->size >= 4 ? A_GATHER : INSERT;
