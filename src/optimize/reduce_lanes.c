@@ -6,7 +6,8 @@ enum {
     SHORT_REST = 2, /* lanes */
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80, /* products of vectors */
-    ROWS_BESIDE = 4 /* of sums of one register */
+    ROWS_BESIDE = 4, /* of sums of one register */
+    FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
@@ -40,10 +41,15 @@ int ko_columns_of(const ko_view *v, kn_ref closer, int own) {
 }
 
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
-    int last = -1;
-    for (int o = 0; o < v->nest->norigin; o++)
-        if (v->nest->origin[o].closer == closer) last = o;
-    if (last < 0 || v->nest->origin[last].extent < v->lanes / 2) return false;
+    int     last = -1;
+    int64_t rounds = 1; /* of the loops around the last one: its lanes meet behind them all */
+    for (int o = 0; o < v->nest->norigin; o++) {
+        if (v->nest->origin[o].closer != closer) continue;
+        if (last >= 0) rounds = kn_sat_mul(rounds, v->nest->origin[last].extent);
+        last = o;
+    }
+    int64_t least = rounds >= FOLD_AFTER * v->lanes ? 2 : v->lanes / 2;
+    if (last < 0 || v->nest->origin[last].extent < least) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
     int64_t most  = full && v->machine->mask_registers ? KO_NEAR : 1; /* shuffled from runs */
     if (full && ko_columns_of(v, closer, last) >= 0) most = v->lanes;
