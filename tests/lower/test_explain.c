@@ -128,8 +128,8 @@ static void test_other_lanes(void) {
         const char *text;
         bool        others;
     } of[] = {
-        {"%1 = LOAD {space=GLOBAL} (PERMUTE {axes=(1, 0)} (PARAM {slot=0, dtype=f16} [25153, 12]))\n", true},
-        {"%1 = LOAD {space=GLOBAL} (PERMUTE {axes=(1, 0)} (PARAM {slot=0, dtype=f16} [153, 12]))\n", false},
+        {"%1 = LOAD {space=GLOBAL} (PERMUTE {axes=(1, 0)} (PARAM {slot=0, dtype=f8e4m3} [25153, 12]))\n", true},
+        {"%1 = LOAD {space=GLOBAL} (PERMUTE {axes=(1, 0)} (PARAM {slot=0, dtype=f8e4m3} [153, 12]))\n", false},
         {"%1 = LOAD {space=GLOBAL} (PERMUTE {axes=(1, 0)} (PARAM {slot=0} [25153, 12]))\n", false},
     };
     for (int i = 0; i < KN_COUNT(of); i++) {

@@ -217,10 +217,10 @@ static bool cm_is_known(const kn_graph *g, kn_ref idx) {
     return true;
 }
 
-/* Lanes at a constant distance are put together in a register. */
+/* Lanes at a constant distance are put together in a register; short reals as what they are in memory. */
 static bool cm_moves_apart(int dt, int w, int64_t step) {
     int  size  = kn_dsize(dt);
-    bool moves = size >= 4 ? w * size >= 16 : kn_is_int(dt) && dt != KN_BOOL && w * size >= 8;
+    bool moves = size >= 4 ? w * size >= 16 : (kn_is_int(dt) || size == 2) && dt != KN_BOOL && w * size >= 8;
     return dt != KN_INDEX && moves && step * w * size == (int32_t)(step * w * size);
 }
 

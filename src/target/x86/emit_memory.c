@@ -393,27 +393,27 @@ static void el_store_f8(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
     el_store_bits(e, a, w, m);
 }
 
-static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
+/* Lanes of a real of two bytes as memory has them: in `to`, side by side. Others are so already. */
+static int el_as_stored(kx_writer *e, int to, int v, int dt, int w) {
     int held = w * 4 <= 16 ? 16 : w * 4;
-    switch (dt) {
-    case KN_F16:
-        kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, held, e->v0, v), 4));
-        el_store_bits(e, e->v0, w * 2, m);
-        return;
-    case KN_BF16:
-        kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 16));
+    if (dt == KN_F16) kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, held, to, v), 4));
+    if (dt == KN_BF16) {
+        kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, to, v, 0), 16));
         if (e->avx512)
-            kx_put(e, kx_i2(KX_VPMOVDW, held, e->v0, e->v0));
+            kx_put(e, kx_i2(KX_VPMOVDW, held, to, to));
         else {
-            kx_put(e, kx_i3(KX_VPACKUSDW, held, e->v0, e->v0, e->v0));
-            if (held == 32) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
+            kx_put(e, kx_i3(KX_VPACKUSDW, held, to, to, to));
+            if (held == 32) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, to, to), 8));
         }
-        el_store_bits(e, e->v0, w * 2, m);
-        return;
-    case KN_F8E4M3:
-    case KN_F8E5M2: el_store_f8(e, v, dt, w, m); return;
-    default: el_store_bits(e, v, w * kn_dsize(dt), m);
     }
+    return dt == KN_F16 || dt == KN_BF16 ? to : v;
+}
+
+static void el_store_run(kx_writer *e, int v, int dt, int w, const kx_ins *m) {
+    if (dt == KN_F8E4M3 || dt == KN_F8E5M2)
+        el_store_f8(e, v, dt, w, m);
+    else
+        el_store_bits(e, el_as_stored(e, e->v0, v, dt, w), w * kn_dsize(dt), m);
 }
 
 /* A whole register past the caches, where its place is aligned: only that can go so. */
@@ -765,7 +765,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     else if (lanes && el_load_by_table(e, n, d, spot.step, &m))
         ;
     else if (lanes && spot.step == -1)
-        el_load_turned(e, d, kn_dsize(dt), w, &m);
+        el_load_turned(e, d, kn_dsize(dt), w, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step > 1 && spot.step <= el_most_apart(e, dt, w))
         el_load_apart(e, n, d, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
@@ -820,7 +820,8 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
     if (lanes && dt == KN_BOOL)
         el_store_bools(e, at, x, w, &m);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4)
-        kx_store_narrow(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
+        kx_store_narrow(e, el_as_stored(e, e->v2, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w), kn_dsize(dt),
+                        w, spot.step, &m);
     else if (lanes && spot.step != 1)
         el_store_lanes(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
     else if (lanes && kg_node(g, n)->arg && kx_held_size(e->p, dt) == kn_dsize(dt) && w * kn_dsize(dt) >= 16)
