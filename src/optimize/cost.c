@@ -20,7 +20,7 @@ enum {
     INSERT      = 1, /* cycles to load one lane of a vector, */
     EXTRACT     = 2, /* and to store one; */
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
-    RAGGED      = 3, /* times that where lanes are no whole vectors, but a half, a quarter and so on */
+    RAGGED      = 3, /* times that to store them where lanes are no whole vectors, but a half, a quarter and so on */
     SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
     MOST_PHASES = 16, /* the largest number that quotients and remainders are strides by */
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
@@ -612,7 +612,7 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     double  n     = (double)ko_vectors(lanes, each), alone = (lanes % each & 1) && !h->nchain;
     if (half) turns /= 2;
     if (turns > 0) return (turns * (n - alone) + alone * 0.5) / n; /* each shuffles the others; a lane alone does not */
-    bool    ragged = lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0;
+    bool    ragged = s->store && (lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0);
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;
     double  lane_cycles = s->store ? EXTRACT : s->picks && s->size >= 4 ? A_GATHER : INSERT;
     if (!s->store && s->size >= 4 && lanes <= PAIRS) lane_cycles *= (double)(lanes - 1) / (double)lanes; /* joined */
