@@ -385,6 +385,15 @@ static bool literals_exist(const prover *q) {
     return true;
 }
 
+/* The variable stands for a value, not for a dtype alone. */
+static bool has_value(const kn_proof *p, int k) {
+    for (int i = 0; i < p->nlhs; i++)
+        if (p->lhs[i].kind == KN_PROOF_VAR && p->lhs[i].at == k) return true;
+    for (int i = 0; i < p->nrhs; i++)
+        if (p->rhs[i].kind == KN_PROOF_VAR && p->rhs[i].at == k) return true;
+    return p->bounds >> k & 1;
+}
+
 static bool prove_with(prover *q, pool *m) {
     const kn_proof *p = q->p;
     if (!literals_exist(q)) return true;
@@ -401,6 +410,7 @@ static bool prove_with(prover *q, pool *m) {
         else if (r.casts || width > 8) fill_edges(m, &q->dom[k], dt, iv);
         else if (kn_dtypes[dt].kind == 'U') fill_ints(m, &q->dom[k], 0, ((int64_t)1 << width) - 1, iv);
         else fill_ints(m, &q->dom[k], -((int64_t)1 << (width - 1)), ((int64_t)1 << (width - 1)) - 1, iv);
+        if (!has_value(p, k)) q->dom[k].n = 1;
     }
     return run_all(q);
 }
