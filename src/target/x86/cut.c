@@ -564,15 +564,17 @@ static void ct_mark_bits(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
-/* A product that is a value by itself is not made a second time for a sum: it costs as much there, and twice where it
- * is subnormal, which takes processors a hundred cycles. */
+/* A product that is a value by itself, with -0 added to it or without, is not made a second time for a sum: it costs as
+ * much there, and twice where it is subnormal, which takes processors a hundred cycles. */
 static void ct_find_products(kx_cut *c, const kn_ref *order, uint32_t n) {
     kn_graph *g = c->g;
     for (uint32_t i = 0; i < n; i++) {
         kn_ref x = order[i], a = kg_op(g, x) == KN_OP_MULACC ? kg_at(g, x, 0) : 0;
         if (!a || !kn_is_float(kg_dtype(g, x))) continue;
-        for (int k = 0; k < 2 && !c->product[x]; k++) {
-            kn_ref m = kg_op2(g, KN_OP_MUL, kg_at(g, x, (uint32_t)k), kg_at(g, x, (uint32_t)(1 - k)));
+        kn_ref b = kg_at(g, x, 1), none = kg_float(g, kg_dtype(g, x), -0.0);
+        for (int k = 0; k < 4 && kg_at(g, x, 2) != none && !c->product[x]; k++) {
+            kn_ref l = k & 1 ? b : a, r = k & 1 ? a : b;
+            kn_ref m = k < 2 ? kg_op2(g, KN_OP_MUL, l, r) : kg_op3(g, KN_OP_MULACC, l, r, none);
             if (m < c->size && c->mark[m]) c->product[x] = m;
         }
     }
