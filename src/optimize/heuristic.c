@@ -195,15 +195,35 @@ static void announce_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     }
 }
 
+/* Nothing is added up in a loop: terms, if there are any, are copies. */
+static bool loops_store(const ko_view *v) {
+    for (int l = 0; l < v->nest->nloop; l++) {
+        const kn_loop *at = &v->nest->loop[l];
+        if (v->nest->origin[at->origin].reduce && at->type != KN_AXIS_UNROLL && at->extent > 1) return false;
+    }
+    return true;
+}
+
+/* A tile of several rows of those lanes is stored there. */
+static bool has_rows(const ko_view *v, const ko_access *a, int lane) {
+    for (int l = 0; l < v->nest->nloop; l++) {
+        const kn_loop *at = &v->nest->loop[l];
+        if (at->type == KN_AXIS_UPCAST && at->extent > 1 && at->origin != lane && ko_stride_in(v, a, at->origin))
+            return true;
+    }
+    return false;
+}
+
 /* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; of
- * much that lies across lines also where the L3 has them; of a block that is turned each row's next line. */
+ * much that lies across lines, or of several rows of such in turn, also where the L3 has them; of a block that is
+ * turned each row's next line. */
 static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
     const double *to  = c->stored;
     double        all = 0;
     if (!v->machine->announces) return;
-    if (lane < 0 || v->outputs < v->nest->norigin || c->arithmetic > c->memory) return;
+    if (lane < 0 || !loops_store(v) || c->arithmetic > c->memory) return;
     for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
-    bool   much = to[KN_L3] > to[KN_L1] && 2 * all > 3 * (double)v->machine->cache[KN_L2];
+    bool   far = to[KN_L3] > to[KN_L1], much = 2 * all > 3 * (double)v->machine->cache[KN_L2];
     double at_l2 = to[KN_L2] + to[KN_DRAM], beside = to[KN_L1];
     *(nearly_fits(v, all) ? &at_l2 : &beside) += to[KN_L3];
     for (int i = 0; i < v->naccess; i++) {
@@ -213,7 +233,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         int64_t          bytes = bytes_a_round(v, a, !block);
         if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM) continue;
         if (!turns && ko_stride_in(v, a, lane) != 1) continue;
-        bool across = much && lies_across(v, a, lane);
+        bool across = far && lies_across(v, a, lane) && (much || has_rows(v, a, lane));
         if (!block && !across && at_l2 <= beside) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < SHORT_STORE) continue;
