@@ -7,6 +7,7 @@ enum {
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
+    TURNED_ROWS = 16, /* which meet what is turned for them */
     FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
 
@@ -194,6 +195,26 @@ static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) 
     return at >= 0 && ko_split(v, at, v->nest->origin[column].extent, KN_AXIS_UPCAST, opts, n, cap);
 }
 
+/* A factor whose columns lie between the lanes of a dot product, and that many rows meet, is turned once for all. */
+static void turn_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
+    if (v->nest->origin[own].moving) return;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a    = &v->access[i];
+        kn_ref           p    = kg_at(v->g, a->node, 0);
+        int64_t          s    = ko_stride_in(v, a, own), size = kn_dsize(kg_dtype(v->g, a->node)), rows = 1;
+        if (!a->reduce || !a->affine || s < 2 || s == INT64_MAX || kg_op(v->g, p) != KN_OP_PARAM) continue;
+        for (int o = 0; o < v->nest->norigin; o++) {
+            int64_t e = v->nest->origin[o].extent;
+            if (ko_stride_in(v, a, o)) size = kn_sat_mul(size, e);
+            else if (kg_depends(v->g, a->reduce, v->nest->origin[o].range)) rows = kn_sat_mul(rows, e);
+        }
+        if (rows < TURNED_ROWS || size > KN_STAGE_BYTES) continue;
+        kn_opt stage = {.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
+        ko_push(v, stage, opts, n, cap);
+        return;
+    }
+}
+
 /* Sums of one register each: some beside one another. */
 static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
     int o = v->outputs - 1, at = o < 0 ? -1 : ko_position(v->nest, o, KN_AXIS_LOOP);
@@ -220,6 +241,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (inside) continue;
         int64_t e    = nest->origin[o].extent;
         bool    few = dots && few_rounds(v, e);
+        bool    all = dots; /* rows meet all of a factor */
         if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
         if (few && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
@@ -237,6 +259,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
             w = e; /* what is computed of the row's elements is computed once */
         lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
+        if (all) turn_columns(v, o, opts, n, cap);
         if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }
