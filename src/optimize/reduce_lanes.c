@@ -7,7 +7,7 @@ enum {
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
-    TURNED_ROWS = 16, /* which meet what is turned for them */
+    MEETING_ROWS = 16, TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for rows; registers of a row */
     FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
 
@@ -41,6 +41,26 @@ int ko_columns_of(const ko_view *v, kn_ref closer, int own) {
     return column;
 }
 
+/* The access to a factor whose columns lie between a sum's lanes and that many rows meet: it is turned once for all of
+ * them. *apart: how far its lanes lie apart. -1: there is none. */
+static int turned_columns(const ko_view *v, kn_ref closer, int own, int64_t *apart) {
+    if (v->nest->origin[own].moving) return -1;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a    = &v->access[i];
+        int64_t          size = kn_dsize(kg_dtype(v->g, a->node)), rows = 1;
+        if (a->reduce != closer || !a->affine || kg_op(v->g, kg_at(v->g, a->node, 0)) != KN_OP_PARAM) continue;
+        *apart = ko_stride_in(v, a, own);
+        if (*apart < 2 || *apart == INT64_MAX) continue;
+        for (int o = 0; o < v->nest->norigin; o++) {
+            int64_t e = v->nest->origin[o].extent;
+            if (ko_stride_in(v, a, o)) size = kn_sat_mul(size, e);
+            else if (kg_depends(v->g, closer, v->nest->origin[o].range)) rows = kn_sat_mul(rows, e);
+        }
+        if (rows >= MEETING_ROWS && size <= KN_STAGE_BYTES) return i;
+    }
+    return -1;
+}
+
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     int     last = -1;
     int64_t rounds = 1; /* of the loops around the last one: its lanes meet behind them all */
@@ -54,9 +74,13 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
     int64_t most  = full && v->machine->mask_registers ? KO_NEAR : 1; /* shuffled from runs */
     if (full && ko_columns_of(v, closer, last) >= 0) most = v->lanes;
+    int64_t apart;
+    bool    deep = v->nest->origin[last].extent > TURNED_ROUNDS * v->lanes && v->machine->turns;
+    int     turned = deep ? turned_columns(v, closer, last, &apart) : -1;
+    if (turned >= 0 && (apart <= most || apart > TURNED_COLUMNS)) turned = -1;
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], last);
-        if (s < 0 || s > most) return false;
+        if (s < 0 || (s > most && i != turned)) return false;
         moves |= s > 0;
     }
     *origin = last;
@@ -90,6 +114,22 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
         if (rows > 1) ko_split(v, ko_position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
         used = shares;
     }
+}
+
+/* All columns of a factor that is turned, and as many rows as there is room for. */
+static void turned_tile(ko_view *v, int turned, kn_opt *opts, int *n, int cap) {
+    const ko_access *a = &v->access[turned];
+    int64_t          room = KN_MAX(ko_tile_registers(v) * 4 / 5, (int64_t)1); /* the others are what is read */
+    for (int pass = 0; pass < 2; pass++)
+        for (int o = 0; o < v->outputs; o++) {
+            const kn_origin *at = &v->nest->origin[o];
+            bool column = ko_stride_in(v, a, o) == 1, row = !column && kg_depends(v->g, a->reduce, at->range);
+            if (!(pass ? row && !ko_stride_in(v, a, o) : column) || !ko_may_be_lane(v, o)) continue;
+            int64_t many = pass ? ko_tile_rows(at->extent, KN_MIN(room, (int64_t)4)) : KN_MIN(at->extent, room);
+            if (many < 2) continue;
+            ko_split(v, ko_position(v->nest, o, KN_AXIS_LOOP), many, KN_AXIS_UPCAST, opts, n, cap);
+            room /= many;
+        }
 }
 
 /* The last loop of the sum around all others, which fill no register: its lanes, if far apart. -1: there is none. */
@@ -195,26 +235,6 @@ static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) 
     return at >= 0 && ko_split(v, at, v->nest->origin[column].extent, KN_AXIS_UPCAST, opts, n, cap);
 }
 
-/* A factor whose columns lie between the lanes of a dot product, and that many rows meet, is turned once for all. */
-static void turn_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
-    if (v->nest->origin[own].moving) return;
-    for (int i = 0; i < v->naccess; i++) {
-        const ko_access *a    = &v->access[i];
-        kn_ref           p    = kg_at(v->g, a->node, 0);
-        int64_t          s    = ko_stride_in(v, a, own), size = kn_dsize(kg_dtype(v->g, a->node)), rows = 1;
-        if (!a->reduce || !a->affine || s < 2 || s == INT64_MAX || kg_op(v->g, p) != KN_OP_PARAM) continue;
-        for (int o = 0; o < v->nest->norigin; o++) {
-            int64_t e = v->nest->origin[o].extent;
-            if (ko_stride_in(v, a, o)) size = kn_sat_mul(size, e);
-            else if (kg_depends(v->g, a->reduce, v->nest->origin[o].range)) rows = kn_sat_mul(rows, e);
-        }
-        if (rows < TURNED_ROWS || size > KN_STAGE_BYTES) continue;
-        kn_opt stage = {.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        ko_push(v, stage, opts, n, cap);
-        return;
-    }
-}
-
 /* Sums of one register each: some beside one another. */
 static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
     int o = v->outputs - 1, at = o < 0 ? -1 : ko_position(v->nest, o, KN_AXIS_LOOP);
@@ -240,9 +260,11 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
                      (lane >= 0 || ko_reduce_lanes(v, nest->origin[p].closer, &lanes));
         if (inside) continue;
         int64_t e    = nest->origin[o].extent;
-        bool    few = dots && few_rounds(v, e);
-        bool    all = dots; /* rows meet all of a factor */
-        if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
+        int64_t apart = 0;
+        int     turned = dots ? turned_columns(v, nest->origin[o].closer, o, &apart) : -1;
+        bool    many = turned >= 0 && apart > KO_NEAR, few = dots && !many && few_rounds(v, e);
+        if (many) turned_tile(v, turned, opts, n, cap);
+        else if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
         if (few && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
         if (lane < 0 && row < 0 && joined_columns(v, o, opts, n, cap)) continue;
@@ -259,7 +281,11 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
             w = e; /* what is computed of the row's elements is computed once */
         lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
-        if (all) turn_columns(v, o, opts, n, cap);
+        if (turned >= 0) {
+            kn_ref p = kg_at(v->g, v->access[turned].node, 0);
+            kn_opt stage = {.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
+            ko_push(v, stage, opts, n, cap);
+        }
         if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }
