@@ -195,13 +195,14 @@ static void announce_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     }
 }
 
-/* Nothing is added up in a loop: terms, if there are any, are copies. */
+/* Nothing is added up for long before it is stored: terms, if there are any, are copies, or a few rounds. */
 static bool loops_store(const ko_view *v) {
+    int64_t rounds = 1;
     for (int l = 0; l < v->nest->nloop; l++) {
         const kn_loop *at = &v->nest->loop[l];
-        if (v->nest->origin[at->origin].reduce && at->type != KN_AXIS_UNROLL && at->extent > 1) return false;
+        if (v->nest->origin[at->origin].reduce && at->type != KN_AXIS_UNROLL) rounds = kn_sat_mul(rounds, at->extent);
     }
-    return true;
+    return rounds <= 2 * KO_SHORT_SUM;
 }
 
 /* A tile of several rows of those lanes is stored there. */
