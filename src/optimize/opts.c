@@ -316,8 +316,9 @@ static bool is_all_lanes(const kn_nest *nest, int loop, int type) {
     return nest->loop[loop].type == type && lanes == 1;
 }
 
-/* Why lanes that a sum has of its own cannot be joined with a loop's outside it, or NULL. */
-static const char *join_sum_fault(const kn_nest *nest, int sum) {
+/* Why lanes that a sum has of its own cannot be joined with those of b, outside it, or NULL. */
+static const char *join_sum_fault(const kn_nest *nest, int sum, const kn_loop *b) {
+    if (nest->origin[b->origin].scanned) return "a prefix runs along them";
     for (int i = 0; i < nest->norigin; i++)
         if (nest->origin[i].reduce && nest->origin[i].closer != nest->origin[nest->loop[sum].origin].closer)
             return "the kernel has another sum";
@@ -355,7 +356,7 @@ static bool edit_join(kn_nest *nest, const kn_opt *o, kn_fault *f) {
         if (is_stage_inside(&nest->memory[i])) return refuse(f, o, staged_joined);
     for (int i = 0; i < nest->nloop; i++)
         if (nest->loop[i].carry) return refuse(f, o, "the sums are carried in memory");
-    const char *why = sum ? join_sum_fault(nest, o->axis) : join_loops_fault(nest, a, b);
+    const char *why = sum ? join_sum_fault(nest, o->axis, b) : join_loops_fault(nest, a, b);
     if (why) return refuse(f, o, why);
     a->with = b->origin + 1;
     return true;
