@@ -572,7 +572,8 @@ static void ct_find_products(kx_cut *c, const kn_ref *order, uint32_t n) {
         kn_ref x = order[i], a = kg_op(g, x) == KN_OP_MULACC ? kg_at(g, x, 0) : 0;
         if (!a || !kn_is_float(kg_dtype(g, x))) continue;
         kn_ref b = kg_at(g, x, 1), none = kg_float(g, kg_dtype(g, x), -0.0);
-        for (int k = 0; k < 4 && kg_at(g, x, 2) != none && !c->product[x]; k++) {
+        int    forms = kg_at(g, x, 2) == none ? 0 : none < c->size ? 4 : 2;
+        for (int k = 0; k < forms && !c->product[x]; k++) {
             kn_ref l = k & 1 ? b : a, r = k & 1 ? a : b;
             kn_ref m = k < 2 ? kg_op2(g, KN_OP_MUL, l, r) : kg_op3(g, KN_OP_MULACC, l, r, none);
             if (m < c->size && c->mark[m]) c->product[x] = m;
