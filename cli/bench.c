@@ -88,11 +88,16 @@ static void add_program(void *user, const kl_program *p) {
     at[AT_DISTINCT] = (double)s->n;
 }
 
+/* What kernels are made for, as kn_config has it; NULL: its defaults. */
+typedef struct bench_aim {
+    const char *target, *machine;
+} bench_aim;
+
 /* Runs a program in this process, which began at `began`; the figures into at[]. */
-static bool run_once(const bench_program *b, double began, const char *target, double *at, kn_fault *f) {
+static bool run_once(const bench_program *b, double began, const bench_aim *aim, double *at, kn_fault *f) {
     double    main_at = kn_now();
-    kn_config cfg     = {.threads = 1, .device = b->runs ? "CPU" : "NULL", .target = target, .log = cli_log,
-                         .size = sizeof cfg};
+    kn_config cfg     = {.threads = 1, .device = b->runs ? "CPU" : "NULL", .target = aim->target,
+                         .machine = aim->machine, .log = cli_log, .size = sizeof cfg};
     bench_run r       = {0};
     bench_sum sum     = {.at = at, .ok = true};
     float     out[1024]; /* no result has more elements */
@@ -121,9 +126,9 @@ static bool run_once(const bench_program *b, double began, const char *target, d
 }
 
 /* The same in a process of its own. */
-static bool run_apart(const bench_program *b, const char *target, double *at, kn_fault *f) {
+static bool run_apart(const bench_program *b, const bench_aim *aim, double *at, kn_fault *f) {
     static const char self[] = "/proc/self/exe";
-    char              began[40], *argv[9];
+    char              began[40], *argv[11];
     int               ends[2], n = 0, status = 0;
     pid_t             pid;
     size_t            got = 0, bytes = AT_COUNT * sizeof *at;
@@ -132,7 +137,9 @@ static bool run_apart(const bench_program *b, const char *target, double *at, kn
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addclose(&files, ends[0]);
-    const char *words[] = {self, "bench", "compile", b->name, "--once", began, target ? "--target" : NULL, target};
+    const char *words[] = {self, "bench", "compile", b->name, "--once", began,
+                           aim->target ? "--target" : NULL, aim->target,
+                           aim->machine ? "--machine" : NULL, aim->machine};
     for (int i = 0; i < KN_COUNT(words); i++)
         if (words[i]) argv[n++] = (char *)(uintptr_t)words[i];
     argv[n] = NULL;
@@ -153,10 +160,10 @@ static bool run_apart(const bench_program *b, const char *target, double *at, kn
 }
 
 /* Medians into at[], and the least into least[]. */
-static bool measure(const bench_program *b, const char *target, int runs, double *at, double *least, kn_fault *f) {
+static bool measure(const bench_program *b, const bench_aim *aim, int runs, double *at, double *least, kn_fault *f) {
     double *all = kn_zalloc(NULL, (size_t)runs * AT_COUNT * sizeof *all), *one = NULL;
     bool    ok  = all && (one = kn_zalloc(NULL, (size_t)runs * sizeof *one)) ? true : kn_oom(f);
-    for (int i = 0; i < runs && ok; i++) ok = run_apart(b, target, all + i * AT_COUNT, f);
+    for (int i = 0; i < runs && ok; i++) ok = run_apart(b, aim, all + i * AT_COUNT, f);
     for (int k = 0; k < AT_COUNT && ok; k++) {
         for (int i = 0; i < runs; i++) one[i] = all[i * AT_COUNT + k];
         at[k]    = median(one, (size_t)runs);
@@ -255,7 +262,8 @@ static int unknown_program(const cli *c, const char *name) {
 }
 
 int cli_run_bench(cli *c) {
-    const char *once = cli_value(c, "once", 0), *target = cli_value(c, "target", 0), *text = cli_value(c, "runs", 0);
+    const char *once = cli_value(c, "once", 0), *text = cli_value(c, "runs", 0);
+    bench_aim   aim  = {cli_value(c, "target", 0), cli_value(c, "machine", 0)};
     char       *end;
     long        runs = text ? strtol(text, &end, 10) : 11;
     bool        json = cli_switch(c, "json"), first = true;
@@ -269,7 +277,7 @@ int cli_run_bench(cli *c) {
     if (once) {
         memset(at, 0, sizeof at);
         if (c->nargs != 2) return cli_usage(c, "--once takes one program");
-        if (!run_once(find_program(c->args[1]), kn_text_double(once, &end), target, at, &c->fault)) return cli_fail(c);
+        if (!run_once(find_program(c->args[1]), kn_text_double(once, &end), &aim, at, &c->fault)) return cli_fail(c);
         return fwrite(at, sizeof *at, AT_COUNT, stdout) == AT_COUNT ? 0 : 1;
     }
     for (int i = 0; i < bench_program_count; i++) {
@@ -277,7 +285,7 @@ int cli_run_bench(cli *c) {
         bool                 asked = c->nargs == 1;
         for (int k = 1; k < c->nargs; k++) asked |= !strcmp(c->args[k], b->name);
         if (!asked) continue;
-        if (!measure(b, target, (int)runs, at, least, &c->fault)) return cli_fail(c);
+        if (!measure(b, &aim, (int)runs, at, least, &c->fault)) return cli_fail(c);
         if (json) report_json(b, at, least, first);
         else report(b, at, least);
         fflush(stdout);

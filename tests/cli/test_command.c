@@ -49,6 +49,7 @@ static void test_bench(void) {
     expect_koine("bench compile mpl", 2, "there is no program 'mpl'; did you mean 'mlp'?");
     expect_koine("bench compile --runs 0", 2, "--runs takes a number");
     expect_koine("bench compile --target vax mlp --runs 1", 1, "a run of mlp failed");
+    expect_koine("bench compile --machine vax mlp --runs 1", 1, "a run of mlp failed");
     expect_koine("bench compile mlp --runs 1", 0, "stages");
     expect_koine("bench compile mlp chain1k --runs 2 --json", 0, "[{\"program\": \"mlp\", \"nodes\": ");
     CHECK(strstr(output, "{\"program\": \"chain1k\"") && strstr(output, "\"render\": "));
@@ -59,8 +60,7 @@ static double counted(const char *name) {
     return CHECK(at != NULL) ? atof(at + strlen(name)) : 1e9;
 }
 
-/* What compiling may cost, in counts, which take no clock; the options are those for this machine's caches and stores,
- * so they differ a little by machine (resnet50: 24,805 rewritten on an Intel Xeon). test_budgets.c has more of them. */
+/* What compiling for one machine may cost, in counts, which none changes that it runs on; test_budgets.c has more. */
 static void test_bench_counts(void) {
     static const struct {
         const char *program;
@@ -68,13 +68,13 @@ static void test_bench_counts(void) {
     } most[] = {{"mlp", 3, 3}, {"conv", 49, 49}, {"resnet50", 70, 37}, {"chain100k", 100, 5}};
     for (int i = 0; i < 4; i++) {
         char line[100];
-        snprintf(line, sizeof line, "bench compile %s --runs 1 --json", most[i].program);
+        snprintf(line, sizeof line, "bench compile %s --machine avx512 --runs 1 --json", most[i].program);
         expect_koine(line, 0, most[i].program);
         double distinct = counted("\"distinct\":"), kernels = counted("\"kernels\":");
         CHECK(kernels <= most[i].kernels && distinct <= most[i].distinct);
         CHECK(counted("\"sweeps\":") <= 6);
         CHECK(counted("\"nodes_out\":") <= 900 * distinct);
-        CHECK(counted("\"rewritten\":") <= 650 * distinct + counted("\"nodes\":"));
+        CHECK(counted("\"rewritten\":") <= 600 * distinct + counted("\"nodes\":"));
     }
 }
 
