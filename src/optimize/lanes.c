@@ -14,8 +14,7 @@ enum {
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
-    MEETING_TERMS = 8, /* registers of them in such a sum, */
-    TURNED_ROWS   = 16, /* for so many rows */
+    MEETING_TERMS = 8, /* registers of them in a sum whose factor is turned */
     MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
     KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
 };
@@ -118,7 +117,7 @@ static int64_t turned_factor(const ko_view *v, int lane, int row, int64_t w) {
     int64_t          slot = -1, bytes = w * sum->extent * v->machine->vector_bytes / v->lanes;
     if (v->outputs + 1 != v->nest->norigin || v->narrow || v->ngate || v->nlimit || sum->moving) return -1;
     if (sum->extent <= 2 * KO_SHORT_SUM || sum->extent > MEETING_TERMS * v->lanes || bytes > KN_STAGE_BYTES) return -1;
-    if (v->nest->origin[row].extent < TURNED_ROWS || v->nest->origin[lane].extent < 2 * w || w < v->lanes) return -1;
+    if (v->nest->origin[row].extent < KO_MANY_ROWS || v->nest->origin[lane].extent < 2 * w || w < v->lanes) return -1;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
         kn_ref           p = kg_at(v->g, a->node, 0);
@@ -137,7 +136,7 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     int     l = ko_position(v->nest, lane, KN_AXIS_LOOP), r = ko_position(v->nest, row, KN_AXIS_LOOP);
     if (slot < 0) return;
     if (r < l) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
-    ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = -1, .arg = slot}, opts, n, cap);
+    ko_stage(v, slot, opts, n, cap);
 }
 
 /* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there: of
@@ -415,7 +414,7 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
     }
     int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
     bool    pays = far ? some > 0 : room > 2 && some > 1; /* of few, a tile broadcasts less often */
-    bool    many = far && nest->origin[row].extent >= TURNED_ROWS;
+    bool    many = far && nest->origin[row].extent >= KO_MANY_ROWS;
     if (sum->extent <= KO_SHORT_SUM && !many) return 0; /* a tile holds them as well */
     return held == 1 && pays ? some * v->lanes : 0;
 }

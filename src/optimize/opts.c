@@ -316,9 +316,8 @@ static bool is_all_lanes(const kn_nest *nest, int loop, int type) {
     return nest->loop[loop].type == type && lanes == 1;
 }
 
-/* Why lanes that a sum has of its own cannot be joined with those of b, outside it, or NULL. */
-static const char *join_sum_fault(const kn_nest *nest, int sum, const kn_loop *b) {
-    if (nest->origin[b->origin].scanned) return "a prefix runs along them";
+/* Why lanes that a sum has of its own cannot be joined with a loop's outside it, or NULL. */
+static const char *join_sum_fault(const kn_nest *nest, int sum) {
     for (int i = 0; i < nest->norigin; i++)
         if (nest->origin[i].reduce && nest->origin[i].closer != nest->origin[nest->loop[sum].origin].closer)
             return "the kernel has another sum";
@@ -333,7 +332,7 @@ static const char *join_sum_fault(const kn_nest *nest, int sum, const kn_loop *b
 static const char *join_loops_fault(const kn_nest *nest, const kn_loop *a, const kn_loop *b) {
     const kn_origin *p = &nest->origin[a->origin], *q = &nest->origin[b->origin];
     if (a == b || p->closer != q->closer) return "the loops belong to different nests";
-    if (a->with || p->scanned || q->scanned) return "its lanes are joined, or a prefix runs along them";
+    if (a->with) return "its lanes are joined";
     for (int i = 0; i < nest->nloop; i++) {
         if (nest->loop[i].type == KN_AXIS_GROUP_REDUCE) return "a sum has lanes of its own";
         if (nest->loop[i].with == b->origin + 1) return "its lanes are joined";
@@ -351,12 +350,14 @@ static bool edit_join(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (!is_all_lanes(nest, o->axis, sum ? KN_AXIS_GROUP_REDUCE : KN_AXIS_UPCAST) ||
         !is_all_lanes(nest, (int)o->arg, KN_AXIS_UPCAST))
         return refuse(f, o, "only lanes, with those of an output loop, which are all of its");
-    if (p->staged || nest->origin[b->origin].staged) return refuse(f, o, "a stage is filled anew for each of them");
+    const kn_origin *q = &nest->origin[b->origin];
+    if (p->staged || q->staged) return refuse(f, o, "a stage is filled anew for each of them");
+    if (p->scanned || q->scanned) return refuse(f, o, "a prefix runs along them");
     for (int i = 0; i < nest->nmemory; i++)
         if (is_stage_inside(&nest->memory[i])) return refuse(f, o, staged_joined);
     for (int i = 0; i < nest->nloop; i++)
         if (nest->loop[i].carry) return refuse(f, o, "the sums are carried in memory");
-    const char *why = sum ? join_sum_fault(nest, o->axis, b) : join_loops_fault(nest, a, b);
+    const char *why = sum ? join_sum_fault(nest, o->axis) : join_loops_fault(nest, a, b);
     if (why) return refuse(f, o, why);
     a->with = b->origin + 1;
     return true;

@@ -96,6 +96,6 @@ bool ko_phase_lanes(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (term >= 0 && ko_split(v, term, e, KN_AXIS_UNROLL, opts, n, cap)) copies *= e;
     }
     int64_t slot = gathered_factor(v, lane);
-    if (slot >= 0) ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = slot}, opts, n, cap);
+    if (slot >= 0) ko_stage(v, slot, opts, n, cap);
     return true;
 }

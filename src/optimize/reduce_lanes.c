@@ -7,7 +7,7 @@ enum {
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
-    MEETING_ROWS = 16, TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for rows; registers of a row */
+    TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
     FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
 
@@ -56,7 +56,7 @@ static int turned_columns(const ko_view *v, kn_ref closer, int own, int64_t *apa
             if (ko_stride_in(v, a, o)) size = kn_sat_mul(size, e);
             else if (kg_depends(v->g, closer, v->nest->origin[o].range)) rows = kn_sat_mul(rows, e);
         }
-        if (rows >= MEETING_ROWS && size <= KN_STAGE_BYTES) return i;
+        if (rows >= KO_MANY_ROWS && size <= KN_STAGE_BYTES) return i;
     }
     return -1;
 }
@@ -281,11 +281,8 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
             w = e; /* what is computed of the row's elements is computed once */
         lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
-        if (turned >= 0) {
-            kn_ref p = kg_at(v->g, v->access[turned].node, 0);
-            kn_opt stage = {.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-            ko_push(v, stage, opts, n, cap);
-        }
+        if (turned >= 0)
+            ko_stage(v, kg_field(v->g, kg_at(v->g, v->access[turned].node, 0), KN_F_PARAM_slot), opts, n, cap);
         if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }

@@ -122,6 +122,10 @@ bool ko_split(ko_view *v, int at, int64_t by, int type, kn_opt *opts, int *n, in
     return ko_push(v, (kn_opt){.op = KN_OPT_SPLIT, .axis = at, .arg = by, .target = type}, opts, n, cap);
 }
 
+bool ko_stage(ko_view *v, int64_t slot, kn_opt *opts, int *n, int cap) {
+    return ko_push(v, (kn_opt){.op = KN_OPT_STAGE, .axis = KN_STAGE_SUM, .arg = slot}, opts, n, cap);
+}
+
 int64_t ko_tile_rows(int64_t extent, int64_t most) {
     if (extent <= most) return extent;
     for (int64_t k = most; k >= KN_MIN(4, most); k--)

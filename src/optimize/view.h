@@ -11,7 +11,8 @@ enum {
     KO_TILE_ROWS = 8, /* registers high */
     KO_BLOCK     = 8, /* of a transposition */
     KO_PIECE_OPS = 16, /* in a body that copies of are made of */
-    KO_SHORT_SUM = 4  /* terms */
+    KO_SHORT_SUM = 4, /* terms */
+    KO_MANY_ROWS = 16 /* for which a factor is turned first */
 };
 
 typedef struct ko_access {
@@ -61,6 +62,7 @@ const kn_origin *ko_rows_in_turns(const ko_view *v, const ko_access *a, int lane
 int     ko_position(const kn_nest *nest, int origin, int type);
 bool    ko_push(ko_view *v, kn_opt o, kn_opt *opts, int *n, int cap);
 bool    ko_split(ko_view *v, int at, int64_t by, int type, kn_opt *opts, int *n, int cap);
+bool    ko_stage(ko_view *v, int64_t slot, kn_opt *opts, int *n, int cap); /* of that PARAM, where the sum begins */
 int64_t ko_lane_vectors(const ko_view *v, int64_t w);
 int64_t ko_tile_rows(int64_t extent, int64_t most); /* a divisor, if one is not much less */
 /* Vector registers for accumulators and what is loaded for them: two are the target's own; with sixteen there are no
