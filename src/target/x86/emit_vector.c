@@ -565,24 +565,31 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
     kx_done(e, n, d);
 }
 
-/* A value of eight bytes that its low four give: extended by zeros, or by the sign. */
+/* An integer that the low half of its bits gives: extended by zeros, or by the sign. */
 static bool en_is_half(const kx_writer *e, kn_ref n, bool sign) {
-    const kn_graph *g = e->g;
-    int64_t         v = 0;
+    const kn_graph *g    = e->g;
+    int             half = kn_dsize(kg_dtype(g, n)) / 2;
+    int64_t         most = ((int64_t)1 << (8 * half - sign)) - 1, v = 0;
     if (kg_op(g, n) == KN_OP_CONST) {
         v = kg_const_int(g, n);
-        return sign ? v == (int32_t)v : v == (int64_t)(uint32_t)v;
+        return v >= (sign ? -most - 1 : 0) && v <= most;
     }
     if (kg_op(g, n) != KN_OP_INS) return false;
-    int    st = kg_dtype(g, en_src(e, n, 0));
+    int    st = kg_dtype(g, en_src(e, n, 0)), size = kn_dsize(st);
     kn_ref by = kg_nsrc(g, n) > 1 ? en_src(e, n, 1) : 0;
     if (by && kg_op(g, by) == KN_OP_CONST) v = kg_const_int(g, by);
     switch (kx_op(g, n)) {
-    case KN_OP_CAST: return kn_dsize(st) <= 4 && kn_dtypes[st].kind == (sign ? 'I' : 'U');
-    case KN_OP_AND: return v > 0 && v <= (sign ? INT32_MAX : (int64_t)UINT32_MAX);
-    case KN_OP_SHR: return v >= 32 && !sign && kn_dtypes[st].kind == 'U';
+    case KN_OP_CAST:
+        return (size <= half && kn_dtypes[st].kind == (sign ? 'I' : 'U')) ||
+               (size < half && sign && kn_dtypes[st].kind == 'U');
+    case KN_OP_AND: return v > 0 && v <= most;
+    case KN_OP_SHR: return v >= 8 * half && !sign && kn_dtypes[st].kind == 'U';
     default: return false;
     }
+}
+
+static bool en_are_halves(const kx_writer *e, kn_ref n, bool sign) {
+    return en_is_half(e, en_src(e, n, 0), sign) && en_is_half(e, en_src(e, n, 1), sign);
 }
 
 void kx_emit_lanes(kx_writer *e, kn_ref n) {
@@ -635,12 +642,16 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
     case KN_OP_IDIV:
     case KN_OP_MOD: kx_emit_divide_lanes(e, n, bytes); return;
     case KN_OP_MUL:
-        if (fl || kn_dsize(dt) == 2 || kn_dsize(dt) == 4) break;
-        if (kn_dsize(dt) == 1)
+        if (fl || kn_dsize(dt) == 2) break;
+        if (kn_dsize(dt) == 4) { /* the sum of two products of words, one 0, takes half as long */
+            if (!en_are_halves(e, n, true)) break;
+            if (!en_is_half(e, en_src(e, n, 0), false) && !en_is_half(e, en_src(e, n, 1), false)) break;
+            en_two(e, n, KX_VPMADDWD, false, bytes);
+        } else if (kn_dsize(dt) == 1)
             en_multiply_bytes(e, n, bytes);
-        else if (en_is_half(e, en_src(e, n, 0), false) && en_is_half(e, en_src(e, n, 1), false))
+        else if (en_are_halves(e, n, false))
             en_two(e, n, KX_VPMULUDQ, e->avx512, bytes);
-        else if (en_is_half(e, en_src(e, n, 0), true) && en_is_half(e, en_src(e, n, 1), true))
+        else if (en_are_halves(e, n, true))
             en_two(e, n, KX_VPMULDQ, e->avx512, bytes);
         else if (!e->avx512)
             kx_avx2_multiply(e, n, bytes);
