@@ -163,7 +163,7 @@ kn_ref kx_pack_elements(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int 
     for (int l = 0; l < w; l++) {
         int64_t at = row * d->lanes + from + l;
         if (!(x[l] = kx_sca(c, n, at))) return 0;
-        apart |= kg_op(c->g, x[l]) == KN_OP_CONST || (l && x[l] == x[l - 1]);
+        apart |= l && x[l] == x[l - 1];
         if (!pairs || l % 2 == 0 || apart) continue;
         kn_ref *pair = &c->pair[n][at]; /* made as soon as it can be: a scalar waits for one other, not for all */
         if (!*pair) *pair = kx_join(c, kg_dtype(c->g, n), x[l - 1], x[l], 1);

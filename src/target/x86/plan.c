@@ -131,6 +131,10 @@ kn_ref kx_term(const kn_graph *g, kn_ref n, uint32_t k, bool *minus) {
     return s;
 }
 
+static bool pl_puts_constant(const kx_plan *p, kn_ref store) {
+    return kg_op(p->g, kg_at(p->g, store, 1)) == KN_OP_CONST;
+}
+
 int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     const kn_graph *g = p->g;
     int             m = 0, op = kg_op(g, n);
@@ -149,8 +153,9 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
             out[a.disp] = kg_at(g, s, 1);
         }
         if (rows > 1) return rows;
-        out[m++] = kg_at(g, p->value[n].part, 1);
-        if (p->value[n].other) out[m++] = kg_at(g, p->value[n].other, 1);
+        kn_ref half[] = {p->value[n].part, p->value[n].other};
+        for (int k = 0; k < 2; k++)
+            if (half[k] && !pl_puts_constant(p, half[k])) out[m++] = kg_at(g, half[k], 1);
         return m;
     }
     if (p->value[n].turned) {
@@ -301,6 +306,7 @@ int kx_registers_of(const kx_plan *p, kn_ref load, kn_ref *row, uint8_t *own) {
 }
 
 static bool pl_same_run(const kx_plan *p, kn_ref store, kn_ref load) {
+    if (pl_puts_constant(p, store)) return true; /* the same in every run */
     return p->loop_of[p->value[store].at - 1] == p->loop_of[p->value[load].at - 1];
 }
 
@@ -349,6 +355,7 @@ static kn_ref pl_slid(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, kn_re
         if (!kx_slides(p->avx512, kg_dtype(p->g, load), n)) return 0;
         bool one = at + lanes <= from + n;
         kn_ref t = one ? s : pl_store_with(p, b, load, from + n, at + lanes - from - n);
+        if (t && pl_puts_constant(p, t)) return 0;
         if (t && !kx_is_lanes(p->g, kg_at(p->g, t, 1)) && !kn_is_float(kg_dtype(p->g, load))) return 0;
         return *other = t, t ? s : 0;
     }
@@ -371,7 +378,7 @@ static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, i
         return *other = all ? t : 0, all ? s : 0;
     }
     kn_ref s = pl_store_with(p, b, load, at, lanes);
-    if (s) return s;
+    if (s) return pl_puts_constant(p, s) ? 0 : s;
     bool   all = kx_joins(p->avx512, kg_dtype(p->g, load), lanes);
     kn_ref low = all ? pl_store_with(p, b, load, at, lanes / 2) : 0;
     kn_ref high = low ? pl_store_with(p, b, load, at + lanes / 2, lanes / 2) : 0;
@@ -402,7 +409,9 @@ static void pl_find_parts(kx_plan *p) {
         }
         int m = 0;
         for (kn_ref s = p->value[b].part; s; s = p->value[s].part) m += pl_apart(p, s, x) ? 1 : STORES;
-        if (at < 0 || m >= STORES || *uses || kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST) *uses = KX_NO_PARTS;
+        kn_ref v    = kg_at(g, x, 1);
+        bool   none = pl_puts_constant(p, x) && (kx_is_lanes(g, v) || !kn_is_float(kg_dtype(g, v))); /* in a register */
+        if (at < 0 || m >= STORES || *uses || none) *uses = KX_NO_PARTS;
         p->value[x].part = p->value[b].part;
         p->value[b].part = x;
     }
