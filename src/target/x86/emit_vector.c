@@ -4,6 +4,7 @@
  * with AVX-512, else lanes of four bytes, 0 or -1. */
 #include "target/x86/emit.h"
 
+#include <math.h>
 #include <string.h>
 
 static kn_ref en_src(const kx_writer *e, kn_ref n, uint32_t k) {
@@ -39,6 +40,12 @@ static int en_log_size(int dt) {
 /* A move under a mask, of lanes of that size. */
 static kx_form_id en_move_form(int size) {
     return size == 1 ? KX_VMOVDQU8 : size == 2 ? KX_VMOVDQU16 : size == 4 ? KX_VMOVDQU32 : KX_VMOVDQU64;
+}
+
+static kx_form_id en_blend_form(int dt) {
+    static const uint16_t blend[] = {KX_VPBLENDMB, KX_VPBLENDMW, KX_VPBLENDMD, KX_VPBLENDMQ};
+    int                   s       = en_log_size(dt);
+    return (kx_form_id)blend[kn_is_float(dt) ? KN_MAX(s, (int)KX_L4) : s];
 }
 
 /* A form of two sources, 0: none. bcast: it takes {1toN}. */
@@ -81,13 +88,17 @@ static bool en_in_memory(const kx_writer *e, kn_ref n) {
     return kg_op(e->g, n) != KN_OP_CONST && e->p->value[n].folded;
 }
 
+/* Of two that may change places the one that may be memory comes second. */
+static void en_memory_last(const kx_writer *e, kn_ref *a, kn_ref *b) {
+    if (kg_op(e->g, *a) != KN_OP_CONST && !en_in_memory(e, *a)) return;
+    kn_ref x = *a;
+    *a       = *b;
+    *b       = x;
+}
+
 static void en_two(kx_writer *e, kn_ref n, kx_form_id form, bool bcast, int bytes) {
     kn_ref a = en_src(e, n, 0), b = en_src(e, n, 1);
-    if (en_commutes(kx_op(e->g, n)) && (kg_op(e->g, a) == KN_OP_CONST || en_in_memory(e, a))) {
-        kn_ref x = a;
-        a        = b;
-        b        = x;
-    }
+    if (en_commutes(kx_op(e->g, n))) en_memory_last(e, &a, &b);
     int   d = kx_dst(e, n), ra = kx_get(e, a, bytes, e->v2, n);
     kx_rm rb = kx_vec_rm(e, b, bytes, bcast, n);
     en_put_rm(e, kx_i3(form, bytes, d, ra, en_field(&rb)), &rb);
@@ -130,9 +141,9 @@ kx_form_id kx_fused_form(bool lanes, bool to_third, bool dbl, bool minus, bool l
     return (kx_form_id)forms[to_third][2 * minus + less][lanes][dbl];
 }
 
-static void en_fused(kx_writer *e, kn_ref n, int bytes) {
+/* n in register d, of the lanes of that mask, 0: of all. zero: others become 0. */
+static void en_put_fused(kx_writer *e, kn_ref n, int d, int bytes, int mask, bool zero) {
     bool   dbl = kg_dtype(e->g, n) == KN_F64, minus = false, less = false;
-    int    d = kx_dst(e, n);
     kn_ref a = kx_term(e->g, n, 0, &minus), b = kx_term(e->g, n, 1, &minus), c = kx_term(e->g, n, 2, &less);
     bool   ca = kg_op(e->g, a) == KN_OP_CONST;
     if (ca || en_in_memory(e, a)) {
@@ -153,14 +164,21 @@ static void en_fused(kx_writer *e, kn_ref n, int bytes) {
     if (ra == d && ra >= 0) { /* 213: a = a * b + c */
         int   rb = kx_get(e, b, bytes, e->v2, n);
         kx_rm rc = kx_vec_rm(e, c, bytes, true, n);
-        en_put_rm(e, kx_i3(kx_fused_form(true, false, dbl, minus, less), bytes, d, rb, en_field(&rc)), &rc);
+        kx_ins i = kx_i3(kx_fused_form(true, false, dbl, minus, less), bytes, d, rb, en_field(&rc));
+        en_put_rm(e, kx_masked(i, mask, zero), &rc);
     } else { /* 231: c = a * b + c */
         ra       = kx_get(e, a, bytes, e->v2, n);
         kx_rm rb = kx_vec_rm(e, b, bytes, true, n);
         int   rc = kx_get(e, c, bytes, d, n);
         kx_move_vec(e, d, rc, bytes);
-        en_put_rm(e, kx_i3(kx_fused_form(true, true, dbl, minus, less), bytes, d, ra, en_field(&rb)), &rb);
+        kx_ins i = kx_i3(kx_fused_form(true, true, dbl, minus, less), bytes, d, ra, en_field(&rb));
+        en_put_rm(e, kx_masked(i, mask, zero), &rb);
     }
+}
+
+static void en_fused(kx_writer *e, kn_ref n, int bytes) {
+    int d = kx_dst(e, n);
+    en_put_fused(e, n, d, bytes, 0, false);
     kx_done(e, n, d);
 }
 
@@ -318,18 +336,84 @@ static bool en_is_mask(const kx_writer *e, kn_ref n) {
     return kg_const_int(e->g, a) == -1 && kg_const_int(e->g, b) == 0;
 }
 
+/* 0 of that dtype, of which nothing is read: a mask makes it. */
+static bool en_is_nothing(kx_writer *e, kn_ref n) {
+    int size;
+    return kg_op(e->g, n) == KN_OP_CONST && !kx_lane_bits(e, n, &size);
+}
+
+static int en_register_of(const kx_writer *e, kn_ref n) { /* -1: it is in none, or none yet */
+    if (kg_op(e->g, n) == KN_OP_CONST && e->p->value[n].reg < 0) return -1;
+    const kx_value *v = &e->p->value[kx_name(e->p, n)];
+    return v->folded ? -1 : v->reg;
+}
+
+/* A MULACC whose third source matters; else it is -0, and what is left a product. */
+static bool en_adds(const kx_writer *e, kn_ref s) {
+    bool minus = false;
+    if (kx_op(e->g, s) != KN_OP_MULACC) return false;
+    kn_ref c = kx_term(e->g, s, 2, &minus);
+    bool   none  = kg_op(e->g, c) == KN_OP_CONST && kg_const_float(e->g, c) == 0 && signbit(kg_const_float(e->g, c));
+    bool   plain = kx_term(e->g, s, 0, &minus) == en_src(e, s, 0) && kx_term(e->g, s, 1, &minus) == en_src(e, s, 1);
+    return !none || !plain || minus;
+}
+
+/* What one instruction makes of s, in register d under mask k; zero: other lanes become 0, else they are what d has (a
+ * sum of a product: its last term). */
+static void en_put_under(kx_writer *e, kn_ref s, int d, int bytes, int k, bool zero) {
+    if (en_adds(e, s)) {
+        en_put_fused(e, s, d, bytes, k, zero);
+        return;
+    }
+    bool       bcast;
+    int        op   = kx_op(e->g, s) == KN_OP_MULACC ? KN_OP_MUL : kx_op(e->g, s);
+    kx_form_id form = en_form2(e, op, kg_dtype(e->g, s), &bcast);
+    kn_ref     a = en_src(e, s, 0), b = en_src(e, s, 1);
+    if (en_commutes(op)) en_memory_last(e, &a, &b);
+    int   ra = kx_get(e, a, bytes, e->v2, s);
+    kx_rm rb = kx_vec_rm(e, b, bytes, bcast, s);
+    en_put_rm(e, kx_masked(kx_i3(form, bytes, d, ra, en_field(&rb)), k, zero), &rb);
+}
+
+/* Arithmetic whose lanes are chosen, under the mask that chooses: the others are not computed, which takes long where
+ * they are subnormal. They are put where it is made before, if it does not read that register. */
+static void en_choose_made(kx_writer *e, kn_ref n, int bytes, int k) {
+    kn_ref s = en_src(e, n, 1), other = en_src(e, n, 2);
+    int    d = kx_dst(e, n), was = en_register_of(e, other);
+    bool   adds = en_adds(e, s), reads = false, minus;
+    for (uint32_t j = 0; j < (kx_op(e->g, s) == KN_OP_MULACC ? 2 : kg_nsrc(e->g, s)); j++) {
+        reads |= en_register_of(e, kx_term(e->g, s, j, &minus)) == d;
+    }
+    bool there = adds ? other == kx_term(e->g, s, 2, &minus) && !reads : was == d || !reads;
+    if (en_is_nothing(e, other)) {
+        en_put_under(e, s, d, bytes, k, true);
+    } else if (there) {
+        if (!adds) kx_move_vec(e, d, kx_get(e, other, bytes, d, n), bytes);
+        en_put_under(e, s, d, bytes, k, false);
+    } else {
+        int t = was == d ? e->v0 : d;
+        en_put_under(e, s, t, bytes, k, false);
+        int y = kx_get(e, other, bytes, t == e->v0 ? e->v1 : e->v0, n);
+        kx_put(e, kx_masked(kx_i3(en_blend_form(kg_dtype(e->g, n)), bytes, d, y, t), k, false));
+    }
+    kx_done(e, n, d);
+}
+
 static void en_choose(kx_writer *e, kn_ref n, int bytes) {
-    static const uint16_t blend[] = {KX_VPBLENDMB, KX_VPBLENDMW, KX_VPBLENDMD, KX_VPBLENDMQ};
-    int                   d = kx_dst(e, n), b, s = en_log_size(kg_dtype(e->g, n)), size;
+    int d = kx_dst(e, n), b, s = en_log_size(kg_dtype(e->g, n));
     if (kn_is_float(kg_dtype(e->g, n)) && s < KX_L4) s = KX_L4;
     int k = kx_mask(e, en_src(e, n, 0), KX_K0);
+    if (e->p->value[n].under) {
+        en_choose_made(e, n, bytes, k);
+        return;
+    }
     if (en_is_mask(e, n)) {
         static const uint16_t ones[] = {KX_VPMOVM2B, KX_VPMOVM2W, KX_VPMOVM2D, KX_VPMOVM2Q};
         kx_put(e, kx_i2((kx_form_id)ones[s], bytes, d, k));
         kx_done(e, n, d);
         return;
     }
-    if (kg_op(e->g, en_src(e, n, 2)) == KN_OP_CONST && !kx_lane_bits(e, en_src(e, n, 2), &size)) { /* else 0 */
+    if (en_is_nothing(e, en_src(e, n, 2))) {
         kx_rm      x    = kx_vec_rm(e, en_src(e, n, 1), bytes, s == KX_L4, n);
         kx_form_id form = x.bcast ? KX_VPBROADCASTD : en_move_form(1 << s);
         x.bcast         = false;
@@ -339,7 +423,7 @@ static void en_choose(kx_writer *e, kn_ref n, int bytes) {
     }
     b       = kx_get(e, en_src(e, n, 2), bytes, e->v2, n);
     kx_rm a = kx_vec_rm(e, en_src(e, n, 1), bytes, s >= KX_L4, n);
-    en_put_rm(e, kx_masked(kx_i3((kx_form_id)blend[s], bytes, d, b, en_field(&a)), k, false), &a);
+    en_put_rm(e, kx_masked(kx_i3(en_blend_form(kg_dtype(e->g, n)), bytes, d, b, en_field(&a)), k, false), &a);
     kx_done(e, n, d);
 }
 
@@ -609,7 +693,7 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
         en_compare(e, n, en_src(e, n, 0), true, 0, w);
         return;
     }
-    if (e->p->value[n].under) {
+    if (e->p->value[n].under && dt == KN_BOOL) {
         uint32_t k      = e->p->value[n].under - 1;
         kn_ref   s      = en_src(e, n, k);
         bool     invert = e->p->value[s].inverts;

@@ -704,17 +704,42 @@ static bool pl_compares(const kn_graph *g, kn_ref n) { /* lanes, to a mask */
     return kx_compares(op) && kx_is_lanes(g, n) && kg_dtype(g, kg_at(g, n, 0)) != KN_BOOL;
 }
 
-/* AVX-512 compares under a mask: a comparison of one use stands in its AND. */
+static bool pl_stands_in(const kx_plan *p, kn_ref s, uint32_t user) { /* it may: its one use, in the same loop */
+    return p->value[s].uses == 1 && p->value[s].at && p->loop_of[p->value[s].at - 1] == p->loop_of[user];
+}
+
+/* One instruction, of lanes that have a bit each under a mask. */
+static bool pl_is_masked(const kx_plan *p, kn_ref s) {
+    const kn_graph *g = p->g;
+    if (kg_op(g, s) != KN_OP_INS || !kx_is_lanes(g, s) || p->value[s].step || p->value[s].turned) return false;
+    int  dt = kg_dtype(g, s);
+    bool fl = kn_is_float(dt);
+    if (kn_dsize(dt) < 4 || dt == KN_INDEX) return false;
+    switch (kx_op(g, s)) {
+    case KN_OP_ADD:
+    case KN_OP_SUB: return true;
+    case KN_OP_MUL:
+    case KN_OP_DIV:
+    case KN_OP_MULACC: return fl;
+    case KN_OP_AND:
+    case KN_OP_OR:
+    case KN_OP_XOR: return !fl;
+    default: return false;
+    }
+}
+
+/* AVX-512 works under a mask: a comparison of one use stands in its AND, and arithmetic in the choice of its lanes. */
 static void pl_fold_masks(kx_plan *p) {
     const kn_graph *g = p->g;
     for (uint32_t i = 0; i < p->n && p->avx512; i++) {
         kn_ref x = p->list[i];
         if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS || !kx_is_lanes(g, x)) continue;
-        if (kx_op(g, x) != KN_OP_AND || kg_dtype(g, x) != KN_BOOL) continue;
-        for (uint32_t k = 0; k < 2 && !p->value[x].under; k++) {
+        bool choice = kx_op(g, x) == KN_OP_WHERE && kg_op(g, kg_at(g, x, 0)) != KN_OP_CONST;
+        if (!choice && (kx_op(g, x) != KN_OP_AND || kg_dtype(g, x) != KN_BOOL)) continue;
+        for (uint32_t k = choice; k < 2 && !p->value[x].under; k++) {
             kn_ref s = kg_at(g, x, k);
-            if (p->value[s].uses != 1 || !p->value[s].at || p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
-            if (!pl_compares(g, s) && !p->value[s].inverts) continue;
+            if (!pl_stands_in(p, s, i)) continue;
+            if (choice ? !pl_is_masked(p, s) : !pl_compares(g, s) && !p->value[s].inverts) continue;
             p->value[s].folded = true;
             p->value[x].under  = (uint8_t)(k + 1);
         }
@@ -728,8 +753,7 @@ static void pl_fold_flags(kx_plan *p) {
         kn_ref x = p->list[i], s;
         if (!p->value[x].needed || kg_op(g, x) != KN_OP_INS || kx_op(g, x) != KN_OP_CAST) continue;
         if (!kx_is_lanes(g, x) || kg_dtype(g, x) != KN_BOOL || kg_op(g, s = kg_at(g, x, 0)) != KN_OP_INS) continue;
-        if (p->value[s].uses != 1 || !p->value[s].at || p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
-        p->value[s].folded = kx_compares_integers(g, s);
+        if (pl_stands_in(p, s, i)) p->value[s].folded = kx_compares_integers(g, s);
     }
 }
 

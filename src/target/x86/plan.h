@@ -21,7 +21,8 @@ typedef struct kx_value {
     bool     whole;       /* an integer: something looks at what its register has above its bits */
     bool     step;        /* INS: a running sum over the loop of its RANGE */
     bool     inverts;     /* NOT of a comparison of floats, or of AVX-512: one of the other predicate */
-    uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask */
+    uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask;
+                             WHERE: 1 + the source that is arithmetic, made where it is chosen */
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     uint32_t spread;      /* LOAD of a scalar: uses that repeat it over lanes, in its loop */
