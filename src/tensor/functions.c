@@ -33,10 +33,8 @@ static kn_ref fn_grid(const kt_call *c, kn_ref x, double magic) {
  * product on a grid, and b what is left of it, by products of few bits that are exact; b is computed of an x within
  * bounds beyond which e^x is 0 or infinite, and is a constant to the gradient, which 2^a has. 2^a is halved, and finite
  * where e^x is; the other factor is below 2, where it has one more digit. Some grid steps more make that factor one
- * that the dtype holds to 2^-34 (2^-70). -0 is added to their product, which it leaves as it is: where that is
- * subnormal, a Zen 4 takes twenty cycles for a product and none for a sum (docs/decisions.md). */
-kn_ref kt_exp(const kt_call *c, kn_ref x) {
-    if (!x) return 0;
+ * that the dtype holds to 2^-34 (2^-70). */
+static void fn_exp_factors(const kt_call *c, kn_ref x, kn_ref *two_a, kn_ref *e_b) {
     bool   wide = kg_dtype(c->g, x) == KN_F64;
     double lead = wide ? 0x1.715476p0 : 0x1.714p0; /* of log2(e): 25 and 11 bits */
     double tail = wide ? 1.9259629911266174681e-8 : LOG2_E - 0x1.714p0;
@@ -50,7 +48,21 @@ kn_ref kt_exp(const kt_call *c, kn_ref x) {
     kn_ref d1 = fn_grid(c, d, wide ? 0x1.8p36 : 0x1.8p18), d2 = fn_op(c, KN_OP_SUB, d, d1);
     kn_ref b = fn_fma(c, d1, fn_num(c, x, tail), fn_fma(c, d1, fn_num(c, x, lead), minus_a));
     b        = fn_fma(c, fn_fma(c, d2, log2e, b), fn_num(c, x, two * LN_2), fn_num(c, x, two));
-    return fn_fma(c, kg_op1(c->g, KN_OP_EXP2, half), kg_op1(c->g, KN_OP_DETACH, b), fn_num(c, x, -0.0));
+    *two_a   = kg_op1(c->g, KN_OP_EXP2, half);
+    *e_b     = kg_op1(c->g, KN_OP_DETACH, b);
+}
+
+/* -0 is added to the product, which it leaves as it is: where that is subnormal, a Zen 4 takes twenty cycles for a
+ * product and none for a sum (docs/decisions.md). */
+static kn_ref fn_exp_of(const kt_call *c, kn_ref two_a, kn_ref e_b) {
+    return fn_fma(c, two_a, e_b, fn_num(c, two_a, -0.0));
+}
+
+kn_ref kt_exp(const kt_call *c, kn_ref x) {
+    if (!x) return 0;
+    kn_ref two_a, e_b;
+    fn_exp_factors(c, x, &two_a, &e_b);
+    return fn_exp_of(c, two_a, e_b);
 }
 
 /* e^z of a softmax, where z <= 0 and values far below 1 do not matter: off by |z| half units in the last place. */
@@ -70,11 +82,15 @@ static kn_ref fn_minus_abs(const kt_call *c, kn_ref x, kn_ref *below) {
     return kg_op3(c->g, KN_OP_WHERE, *below, x, kg_op1(c->g, KN_OP_NEG, x));
 }
 
-/* 1/(1 + t) or t/(1 + t), t = e^-|x|: nothing overflows, and small values keep their digits. */
+/* 1/(1 + t) or t/(1 + t), t = e^-|x|: nothing overflows, and small values keep their digits. In the sum no t is
+ * subnormal, for which an Intel takes two hundred cycles: it is 1 all the same. */
 kn_ref kt_sigmoid(const kt_call *c, kn_ref x) {
     if (!x) return 0;
-    kn_ref below, t = kt_exp(c, fn_minus_abs(c, x, &below)), one = fn_num(c, x, 1);
-    return fn_op(c, KN_OP_DIV, kg_op3(c->g, KN_OP_WHERE, below, t, one), fn_op(c, KN_OP_ADD, t, one));
+    kn_ref below, two_a, e_b, one = fn_num(c, x, 1);
+    fn_exp_factors(c, fn_minus_abs(c, x, &below), &two_a, &e_b);
+    kn_ref some = fn_op(c, KN_OP_MAX, two_a, fn_num(c, x, kg_dtype(c->g, x) == KN_F64 ? 0x1p-1022 : 0x1p-126));
+    kn_ref up   = kg_op3(c->g, KN_OP_WHERE, below, fn_exp_of(c, two_a, e_b), one);
+    return fn_op(c, KN_OP_DIV, up, fn_fma(c, some, e_b, one));
 }
 
 /* Near 0 an odd polynomial (minimax, relative errors 2^-28.4 and 2^-57.8), else (1 - t)/(1 + t), t = e^(-2 |x|). */
