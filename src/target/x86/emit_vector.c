@@ -380,7 +380,7 @@ static void en_put_under(kx_writer *e, kn_ref s, int d, int bytes, int k, bool z
 static void en_choose_made(kx_writer *e, kn_ref n, int bytes, int k) {
     kn_ref s = en_src(e, n, 1), other = en_src(e, n, 2);
     int    d = kx_dst(e, n), was = en_register_of(e, other);
-    bool   adds = en_adds(e, s), reads = false, minus;
+    bool   adds = en_adds(e, s), reads = false, minus = false;
     for (uint32_t j = 0; j < (kx_op(e->g, s) == KN_OP_MULACC ? 2 : kg_nsrc(e->g, s)); j++) {
         reads |= en_register_of(e, kx_term(e->g, s, j, &minus)) == d;
     }
