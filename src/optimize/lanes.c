@@ -16,7 +16,8 @@ enum {
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
     MEETING_TERMS = 8, /* registers of them in a sum whose factor is turned */
     MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
-    KNOWN_ROWS = 24 /* registers high, of rows that know their gates */
+    KNOWN_ROWS = 24, /* registers high, of rows that know their gates */
+    FULL_SUMS = 16 /* that leave no time for waiting: two a cycle, of more cycles than one takes */
 };
 
 /* Terms of a sum that will have no loop; 0: of one that has, or of none. */
@@ -165,6 +166,30 @@ static int64_t lanes_of_few_rows(const ko_view *v, int lane, int row) {
     int64_t rows = v->nest->origin[row].extent, e = v->nest->origin[lane].extent, w = FEW_ROWS_VECTORS * v->lanes;
     if (v->narrow || v->ngate || e < 4 * w || short_terms(v) || !side_by_side(v, lane)) return 0;
     return (rows + 1) * FEW_ROWS_VECTORS < ko_tile_registers(v) ? w : 0;
+}
+
+/* All of few rows are in a tile, and their sums wait for one another: the loop that what is broadcast to the rows does
+ * not move with, some of whose numbers go into the tile too. -1: there is none, or registers are too few. */
+static int rows_beside(const ko_view *v, int lane, int row, int64_t rows, int64_t w, int64_t *some) {
+    int64_t nv = ko_lane_vectors(v, w);
+    int     beside = -1;
+    *some = KN_MIN((ko_tile_registers(v) - 1) / kn_sat_mul(rows + 1, nv), FULL_SUMS / kn_sat_mul(rows, nv));
+    if (v->narrow || v->ngate || *some < 2 || rows < v->nest->origin[row].extent) return -1;
+    if (v->ops > FEW_OPS || ko_terms(v) <= 4 * KO_SHORT_SUM) return -1;
+    for (int o = 0; o < v->outputs; o++) {
+        if (o == lane || o == row || !ko_may_be_lane(v, o) || v->nest->origin[o].extent < 2 * *some) continue;
+        bool same = true, moves = false;
+        for (int i = 0; i < v->naccess; i++) {
+            const ko_access *a = &v->access[i];
+            if (!a->reduce) continue;
+            int64_t s = ko_stride_in(v, a, o);
+            if (ko_stride_in(v, a, row) != 0) same &= s == 0 && ko_stride_in(v, a, lane) == 0;
+            else same &= nv == 1 || ko_stride_in(v, a, lane) == 1, moves |= s != 0; /* shuffles take registers */
+        }
+        if (same && moves) beside = o;
+    }
+    if (beside >= 0) *some = ko_tile_rows(v->nest->origin[beside].extent, *some);
+    return beside;
 }
 
 /* A product of a few terms takes as long as its stores do: row by row, each from its beginning to its end, where the
@@ -464,6 +489,9 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (row >= 0) {
         int64_t most = shares && ko_is_gated(v, row) ? GATED_ROWS : INT64_MAX;
         if (!rows) rows = ko_tile_rows(nest->origin[row].extent, KN_MIN(most, most_rows(v, lane, w)));
+        int64_t some;
+        int     second = product && !by_rows && !shares ? rows_beside(v, lane, row, rows, w, &some) : -1;
+        if (second >= 0) ko_split(v, ko_position(nest, second, -1), some, KN_AXIS_UPCAST, opts, n, cap);
         int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);
