@@ -1,30 +1,36 @@
 /* squeeze.c - part of Expand: what is computed of sums over lanes has lanes of its own.
  *
  * Takes: an expanded kernel. Gives: the same, where arithmetic on tiles whose last axis a sum has used up, [4, 4, 1],
- * is on [4, 4]: by lanes, not element by element. Not for little: the sums' elements are put side by side first.
+ * is on [4, 4]: by lanes, not element by element. Where rows of the tile follow one another in memory, as those of a
+ * matrix with few columns, it is on all of it, [4, 3, 1] on [12]. Not for little: the sums' elements are put side by
+ * side first.
  *
- * A STORE's place and value are built anew without the axis, down to sums, accumulators and what has one element. */
+ * A STORE's place and value are built anew without the axes, down to sums, accumulators and what has one element. */
 #include "lower/lower.h"
 
 #include "optimize/cost.h"
 
 #include <string.h>
 
-enum { LEAST_OPS = 8, LEAST_LANES = 4 };
+enum { LEAST_OPS = 8, LEAST_LANES = 4, WIDE_ROWS = 16 };
 
 typedef struct kl_squeeze {
     kn_graph *g;
     kn_ref   *now;  /* per node: without the axis, 0 not yet */
     kn_ref   *stack;
     size_t    size; /* nodes there were */
-    int64_t   next_id, next_buffer; /* a RANGE, a BUFFER */
+    int64_t  next_id, next_buffer; /* a RANGE, a BUFFER */
+    int64_t  columns; /* of rows that are one run, which are two axes of the tiles; 0: rows stay apart */
+    kn_ref   run;     /* its leaf */
 } kl_squeeze;
 
-/* The tile of n has more than one axis, of which the last is one element long and the one before it is not. */
+/* The tile of n has more than one axis, of which the last is one element long and those before it have some. */
 static bool has_spare_axis(const kn_graph *g, kn_ref n) {
     int            rank;
     const int64_t *dims = kg_shape(g, n, &rank);
-    return rank > 1 && dims[rank - 1] == 1 && dims[rank - 2] >= LEAST_LANES;
+    if (rank < 2 || dims[rank - 1] != 1) return false;
+    return dims[rank - 2] >= LEAST_LANES ||
+           (rank > 2 && dims[rank - 2] > 1 && dims[rank - 3] * dims[rank - 2] >= LEAST_LANES);
 }
 
 /* Its sources are what it is computed of, element by element; of an INDEX and a LOAD the first is none of these. */
@@ -34,11 +40,47 @@ static bool is_by_elements(const kn_graph *g, kn_ref n) {
     return kn_is_alu(op) || op == KN_OP_BITCAST || op == KN_OP_INDEX;
 }
 
+/* Rows of what is stored there follow one another: how many columns they have, 0: they do not. */
+static int64_t columns_of_run(const kn_graph *g, kn_ref at) {
+    int            rank;
+    const int64_t *dims = kg_shape(g, at, &rank);
+    kn_affine      form;
+    int64_t        by[2] = {0};
+    if (rank < 3 || dims[rank - 2] < 2 || dims[rank - 3] < 2 || dims[rank - 2] >= WIDE_ROWS) return 0;
+    if (kg_nsrc(g, at) != 2 || !kg_affine(g, kg_at(g, at, 1), &form)) return 0;
+    for (int t = 0; t < form.n; t++) {
+        kn_ref         x = form.atom[t];
+        int            have;
+        const int64_t *of    = kg_shape(g, x, &have);
+        bool           row   = have == rank && of[rank - 3] > 1, column = have == rank && of[rank - 2] > 1;
+        if (!row && !column) continue;
+        if (kg_op(g, x) != KN_OP_RANGE || by[column]) return 0;
+        by[column] = form.coef[t];
+    }
+    return by[1] == 1 && by[0] == dims[rank - 2] ? dims[rank - 2] : 0;
+}
+
+/* The number of a row of the run, or of a column. */
+static kn_ref of_run(kl_squeeze *s, bool row) {
+    return kg_op2(s->g, row ? KN_OP_IDIV : KN_OP_MOD, s->run, kg_idx(s->g, s->columns));
+}
+
 /* The elements are put side by side in memory. */
 static kn_ref laid_out(kl_squeeze *s, kn_ref n, const int64_t *dims, int rank) {
-    kn_ref local = kl_lay_down(s->g, &s->next_id, &s->next_buffer, n);
-    kn_ref at    = kl_tile_places(s->g, &s->next_id, dims, rank - 1, -1, 0, 0);
-    return local ? kg_load(s->g, kg_index(s->g, local, &at, 1)) : 0;
+    kn_graph *g     = s->g;
+    kn_ref    local = kl_lay_down(g, &s->next_id, &s->next_buffer, n), at;
+    if (!s->columns) {
+        at = kl_tile_places(g, &s->next_id, dims, rank - 1, -1, 0, 0);
+    } else {
+        int64_t rows = dims[rank - 3], columns = dims[rank - 2], stride = rows * columns;
+        if (rows > 1 && columns > 1) at = s->run;
+        else at = stride > 1 ? of_run(s, rows > 1) : kg_idx(g, 0);
+        for (int a = rank - 3; a-- > 0; stride *= dims[a]) {
+            kn_ref i = dims[a] > 1 ? kg_iota(g, dims[a], s->next_id++, KN_AXIS_UPCAST, rank - 2, a) : kg_idx(g, 0);
+            at       = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, stride)));
+        }
+    }
+    return local ? kg_load(g, kg_index(g, local, &at, 1)) : 0;
 }
 
 static kn_ref without_axis(kl_squeeze *s, kn_ref n, const kn_ref *src) {
@@ -47,14 +89,32 @@ static kn_ref without_axis(kl_squeeze *s, kn_ref n, const kn_ref *src) {
     int64_t        dims[KN_MAX_RANK];
     const int64_t *has = kg_shape(g, n, &rank);
     memcpy(dims, has, (size_t)rank * sizeof *dims); /* what is made here may move it */
+    int left = rank - 1 - (s->columns > 0);
     if (is_by_elements(g, n)) return kg_with_src(g, n, src, kg_nsrc(g, n));
-    if (kg_op(g, n) == KN_OP_RANGE)
-        return kg_iota(g, kg_const_int(g, kg_at(g, n, 0)), s->next_id++, (int)kg_field(g, n, KN_F_RANGE_type), rank - 1,
-                       (int)kg_field(g, n, KN_F_RANGE_axis));
-    return kg_numel(g, n) > 1 ? laid_out(s, n, dims, rank) : kg_reshape(g, n, dims, rank - 1);
+    if (kg_op(g, n) == KN_OP_RANGE) {
+        int axis = (int)kg_field(g, n, KN_F_RANGE_axis);
+        if (axis >= left - 1 && s->columns) return of_run(s, axis == left - 1);
+        return kg_iota(g, kg_const_int(g, kg_at(g, n, 0)), s->next_id++, (int)kg_field(g, n, KN_F_RANGE_type), left,
+                       axis);
+    }
+    return kg_numel(g, n) > 1 ? laid_out(s, n, dims, rank) : kg_reshape(g, n, dims, left);
 }
 
-/* root without its last axis; 0: out of memory, or something in it has lanes there. */
+/* The next store's axes are those that at has; what was built of others is of no use. False: they make few lanes. */
+static bool begin_store(kl_squeeze *s, kn_ref at) {
+    int            rank;
+    const int64_t *dims    = kg_shape(s->g, at, &rank);
+    int64_t        columns = columns_of_run(s->g, at), length = columns ? columns * dims[rank - 3] : 0;
+    int64_t        had     = s->columns ? kg_const_int(s->g, kg_at(s->g, s->run, 0)) : 0;
+    bool           same    = columns == s->columns && length == had;
+    if (!columns && dims[rank - 2] < LEAST_LANES) return false;
+    if (!same) memset(s->now, 0, s->size * sizeof *s->now);
+    if (!same && columns) s->run = kg_iota(s->g, length, s->next_id++, KN_AXIS_UPCAST, rank - 2, rank - 3);
+    s->columns = columns;
+    return true;
+}
+
+/* root without those axes; 0: out of memory, or something in it has lanes there. */
 static kn_ref squeeze(kl_squeeze *s, kn_ref root) {
     kn_graph *g   = s->g;
     size_t    top = 0;
@@ -154,7 +214,7 @@ bool kl_squeeze_sums(kl_program *p, kl_kernel *k, kn_fault *f) {
         if (!has_spare_axis(g, kg_at(g, st, 1)) || !is_worth_it(g, kg_at(g, st, 1), seen, s.stack)) continue;
         bool whole = true, holds = false;
         if (!holds_store(g, st, &holds)) goto done;
-        if (holds) continue;
+        if (holds || !begin_store(&s, at)) continue;
         for (uint32_t j = 0; j < kg_nsrc(g, st) && whole; j++) whole = (src[j] = squeeze(&s, kg_at(g, st, j))) != 0;
         if (kg_fault(g)->code) goto done;
         if (!whole) continue;
