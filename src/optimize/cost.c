@@ -21,6 +21,7 @@ enum {
     EXTRACT     = 2, /* and to store one; */
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that to store them where lanes are no whole vectors, but a half, a quarter and so on */
+    NEARLY_ALL  = 8, /* times the rounds that are left of a loop: what was cut off it */
     SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
     MOST_PHASES = 16, /* the largest number that quotients and remainders are strides by */
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
@@ -619,6 +620,15 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     return lane_cycles * (ragged ? RAGGED : 1);
 }
 
+/* Rounds that were cut off the loop, where they are nearly all: else the model knows the loop alone, as its lists were
+ * measured. */
+static int64_t peeled_rounds(const kn_nest *nest, int loop) {
+    const kn_loop   *at   = &nest->loop[loop];
+    const kn_origin *o    = &nest->origin[at->origin];
+    int64_t          ends = o->round && at->stride == o->round ? (o->front + o->back) / o->round : 0;
+    return ends > NEARLY_ALL * at->extent ? ends : 0;
+}
+
 /* Numbers of the loop's origin for each that the loops from `from` on and its lanes walk, with what is left over of
  * them; 1 but for the last of the origin's loops, where all of them are walked. */
 static double with_rest(const ko_shape *h, int loop, int from) {
@@ -761,7 +771,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     for (int l = 0; l < nest->nloop; l++) {
         h.origin[l] = (uint64_t)1 << nest->loop[l].origin;
         h.lane[l]   = ko_is_lane(nest->loop[l].type);
-        h.extent[l] = (double)KN_MAX(nest->loop[l].extent, 1);
+        h.extent[l] = (double)KN_MAX(nest->loop[l].extent + peeled_rounds(nest, l), 1);
     }
     for (int c = 0; c < k->ncloser; c++) h.around[c] = loop_set_around(&h, k->in[c], false);
     h.moves = true;

@@ -16,6 +16,7 @@ enum {
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
     MEETING_TERMS = 8, /* registers of them in a sum whose factor is turned */
     MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
+    MIXED_ROUNDS = 8, /* of which only one has two parts */
     KNOWN_ROWS = 24, /* registers high, of rows that know their gates */
     FULL_SUMS = 16 /* that leave no time for waiting: two a cycle, of more cycles than one takes */
 };
@@ -541,7 +542,8 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         }
         if (!last) continue;
         /* The larger part is the loop's, which threads may share; a round of lanes of two parts the smaller one's. */
-        bool one = last == first, ends = one && 2 * first > e;
+        bool    one = last == first, ends = one && 2 * first > e;
+        int64_t turn = first;
         if (one || last - first >= first) first += round - 1;
         if (!ends && !one && last - first < e - last) last += round - 1;
         first -= first % round;
@@ -550,6 +552,8 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (!one && first >= last) continue;
         kn_opt peel = {.op = KN_OPT_PEEL, .axis = at, .arg = ends ? 0 : first / round};
         if (ends || last > first) peel.more = (e - last) / round;
+        if (one && turn % round && KN_MIN(turn, e - turn) >= MIXED_ROUNDS * round) /* a round of both alone */
+            peel.arg = turn / round, peel.more = e / round - peel.arg - 1;
         if (peel.arg + peel.more <= 0 || peel.arg + peel.more >= e / round) continue;
         peeled += ko_push(v, peel, opts, n, cap);
     }

@@ -213,7 +213,7 @@ static bool edit_split(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     in.whole    = false;
     in.carry    = outer == 1 ? l->carry : KN_CARRY_NONE;
     (o->top ? &out : &in)->type = o->target;
-    if (outer == 1 && !out.whole) {
+    if (outer == 1 && !out.whole && (inner > 1 || !o->top)) { /* of an iteration that is left of many, the target's */
         *l = in;
     } else if (inner == 1) {
         *l = out;
