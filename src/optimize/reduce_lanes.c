@@ -8,6 +8,7 @@ enum {
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
+    ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
     FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
 
@@ -69,7 +70,8 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
         if (last >= 0) rounds = kn_sat_mul(rounds, v->nest->origin[last].extent);
         last = o;
     }
-    int64_t least = rounds >= FOLD_AFTER * v->lanes ? 2 : v->lanes / 2;
+    int64_t least = v->machine->turns ? KN_MIN(v->lanes / 2, (int64_t)ENOUGH_TERMS) : v->lanes / 2;
+    if (rounds >= FOLD_AFTER * v->lanes) least = 2;
     if (last < 0 || v->nest->origin[last].extent < least) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
     int64_t most  = full && v->machine->mask_registers ? KO_NEAR : 1; /* shuffled from runs */
