@@ -82,7 +82,7 @@ static int kc_find(const kx_plan *p, uint32_t from, uint32_t to, kc_use *use, in
             int at = kc_table_of(p, &table[k], use, count);
             if (at == count && count == cap) continue;
             if (at == count) use[count++] = (kc_use){x, 0, (uint8_t)(k + 1)};
-            use[at].worth += LOADED;
+            use[at].worth += kg_op(p->g, x) == KN_OP_LOAD ? LOADED : PART;
         }
         if (kg_op(p->g, x) != KN_OP_INS || p->value[x].step) continue;
         for (uint32_t k = 0; k < kg_nsrc(p->g, x); k++) {

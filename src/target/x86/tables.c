@@ -3,7 +3,8 @@
  * A LOAD whose lanes lie apart, at known places or in turns is made of a register, the first, and of others that join
  * it one by one: each of those shuffles takes a table of places, 0..w-1 in what is there already and from w on in what
  * comes. The tables are known from the plan alone, so that registers which are free in a loop can hold them while it
- * runs (constants.c); emit_memory.c and emit_turns.c say where the lanes come from. AVX-512. */
+ * runs (constants.c); emit_memory.c and emit_turns.c say where the lanes come from. So is what a NEG inverts.
+ * AVX-512. */
 #include "target/x86/plan.h"
 
 #include <string.h>
@@ -77,10 +78,21 @@ static int tb_of_parts(const kx_plan *p, kn_ref load, const kx_spot *a, int w, k
     return 1;
 }
 
+/* The bits that a NEG of floats inverts are one as well. */
+static int tb_signs(const kx_plan *p, kn_ref neg, kx_table *out) {
+    int size = kx_held_size(p, kg_dtype(p->g, neg)), w = (int)kg_numel(p->g, neg);
+    if (!p->avx512 || !kn_is_float(kg_dtype(p->g, neg)) || w * size < 16) return 0;
+    memset(out, 0, sizeof *out);
+    out->bytes = (uint8_t)(w * size);
+    for (int l = 0; l < w; l++) out->at[(l + 1) * size - 1] = 0x80;
+    return 1;
+}
+
 int kx_tables_of(const kx_plan *p, kn_ref load, kx_table *out) {
     const kn_graph *g = p->g;
     kx_spot         a;
     int             w = (int)kg_numel(g, load), size = kn_dsize(kg_dtype(g, load)), at[16];
+    if (kg_op(g, load) == KN_OP_INS && kx_op(g, load) == KN_OP_NEG) return tb_signs(p, load, out);
     if (!p->avx512 || kg_op(g, load) != KN_OP_LOAD || !kx_is_lanes(g, load)) return 0;
     if (kx_is_cell(g, kg_at(g, load, 0))) return 0;
     kx_address_of(g, kg_at(g, load, 0), &a);
