@@ -8,6 +8,7 @@ enum {
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
+    SHORT_ROW = 1024, /* bytes */
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
     FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
@@ -244,6 +245,29 @@ static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
     ko_split(v, at, KN_MIN(v->nest->origin[o].extent, (int64_t)ROWS_BESIDE), KN_AXIS_UPCAST, opts, n, cap);
 }
 
+/* Rows of other sums lie between this one's: some beside one another are read in order, where they are short. */
+static void rows_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[own].extent, rounds = (e + v->lanes - 1) / v->lanes;
+    for (int o = v->outputs; o-- > 0 && v->work <= KO_PIECE_OPS;) {
+        bool between = false, other = false;
+        for (int i = 0; i < v->naccess && !other; i++) {
+            const ko_access *a = &v->access[i];
+            int64_t          s = ko_stride_in(v, a, o), row = kn_sat_mul(ko_stride_in(v, a, own), e);
+            if (a->reduce != v->nest->origin[own].closer || row <= 0) continue;
+            bool within = false; /* of a round of an outer loop of the sum */
+            for (int p = v->outputs; p < own; p++)
+                within |= v->nest->origin[p].closer == v->nest->origin[own].closer && ko_stride_in(v, a, p) > s;
+            other |= s < row || s > 2 * row || !within || row * kn_dsize(kg_dtype(v->g, a->node)) > SHORT_ROW;
+            between = true;
+        }
+        if (!between || other || !ko_may_be_lane(v, o)) continue;
+        int64_t some = ko_tile_rows(v->nest->origin[o].extent, ROWS_BESIDE);
+        if (some < 2 || kn_sat_mul(some * (v->ops + 1), rounds) > SUM_CODE) continue;
+        ko_split(v, ko_position(v->nest, o, KN_AXIS_LOOP), some, KN_AXIS_UPCAST, opts, n, cap);
+        return;
+    }
+}
+
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     bool           dots = lane < 0 && row >= 0;
@@ -272,6 +296,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (lane < 0 && row < 0 && joined_columns(v, o, opts, n, cap)) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer);
         if (fold && short_fold(v, o, opts, n, cap)) continue;
+        if (!fold && lane < 0 && row < 0) rows_between(v, o, opts, n, cap);
         if (!fold && lane < 0 && row < 0 && short_sum(v, o, opts, n, cap)) continue;
         int64_t most = (fold && v->ops > 2 * KO_PIECE_OPS ? 16 : 8) * v->lanes;
         int64_t w = e >= most && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
