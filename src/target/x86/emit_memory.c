@@ -668,7 +668,7 @@ static void el_join(kx_writer *e, kn_ref n, kn_ref a, kn_ref b) {
         return;
     }
     int bytes = (int)kg_numel(e->g, n) * kx_held_size(e->p, kg_dtype(e->g, n)), half = KN_MAX(bytes / 2, 16);
-    int d = kx_dst(e, n), x = kx_get(e, a, half, e->v1, n), y = kx_get(e, b, half, e->v2, n);
+    int d = kx_dst(e, n), x = kx_get(e, a, half, e->v0, n), y = kx_get(e, b, half, e->v2, n); /* v1 may be v2 */
     switch (bytes) {
     case 4: kx_put(e, kx_i3(KX_VPUNPCKLWD, 16, d, x, y)); break;
     case 8: kx_put(e, kx_i3(KX_VUNPCKLPS, 16, d, x, y)); break;
@@ -810,6 +810,7 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         el_store_masked(e, n);
         return;
     }
+    if (kx_emit_copy(e, n)) return;
     if (gate && e->under != n) {
         past = kx_label(&e->code);
         kx_test_gate(e, gate, past);
