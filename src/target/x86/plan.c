@@ -989,6 +989,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     if (ok) {
         pl_fold_loads(p);
         pl_find_pointers(p);
+        kx_fold_copies(p);
     }
     if (ok) pl_name_bits(p);
     ok = ok && pl_name_cells(p);

@@ -152,6 +152,9 @@ int  kx_vectors(const kx_plan *p, bool tight); /* how many vector registers valu
 bool kx_hold_constants(kx_plan *p);
 bool kx_within(const kx_plan *p, int loop, int of); /* the loop is that one, or stands in it */
 
+/* copies.c: LOADs that stand in their STOREs. */
+void kx_fold_copies(kx_plan *p);
+
 /* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane. */
 enum { KX_MAX_TABLES = KX_IN_TURNS };
 typedef struct kx_table {
