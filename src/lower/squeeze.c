@@ -65,21 +65,23 @@ static kn_ref of_run(kl_squeeze *s, bool row) {
     return kg_op2(s->g, row ? KN_OP_IDIV : KN_OP_MOD, s->run, kg_idx(s->g, s->columns));
 }
 
+/* Axes of a tile of that rank without those. */
+static int left_of(const kl_squeeze *s, int rank) { return rank - 1 - (s->columns > 0); }
+
 /* The elements are put side by side in memory. */
 static kn_ref laid_out(kl_squeeze *s, kn_ref n, const int64_t *dims, int rank) {
     kn_graph *g     = s->g;
-    kn_ref    local = kl_lay_down(g, &s->next_id, &s->next_buffer, n), at;
-    if (!s->columns) {
-        at = kl_tile_places(g, &s->next_id, dims, rank - 1, -1, 0, 0);
-    } else {
-        int64_t rows = dims[rank - 3], columns = dims[rank - 2], stride = rows * columns;
-        if (rows > 1 && columns > 1) at = s->run;
-        else at = stride > 1 ? of_run(s, rows > 1) : kg_idx(g, 0);
-        for (int a = rank - 3; a-- > 0; stride *= dims[a]) {
-            kn_ref i = dims[a] > 1 ? kg_iota(g, dims[a], s->next_id++, KN_AXIS_UPCAST, rank - 2, a) : kg_idx(g, 0);
-            at       = kg_op2(g, KN_OP_ADD, at, kg_op2(g, KN_OP_MUL, i, kg_idx(g, stride)));
-        }
+    kn_ref    local = kl_lay_down(g, &s->next_id, &s->next_buffer, n), part = 0;
+    int       axes  = left_of(s, rank);
+    int64_t   left[KN_MAX_RANK];
+    memcpy(left, dims, (size_t)axes * sizeof *left);
+    if (s->columns) { /* rows and columns are one axis; who has one of the two alone takes it from the run's number */
+        int64_t rows = dims[rank - 3], columns = dims[rank - 2];
+        left[axes - 1] = rows * columns;
+        if ((rows == 1) != (columns == 1)) part = of_run(s, rows > 1);
     }
+    kn_ref at = kl_tile_places(g, &s->next_id, left, axes, part ? axes - 1 : -1, 1, 0);
+    if (part) at = kg_op2(g, KN_OP_ADD, at, part);
     return local ? kg_load(g, kg_index(g, local, &at, 1)) : 0;
 }
 
@@ -89,7 +91,7 @@ static kn_ref without_axis(kl_squeeze *s, kn_ref n, const kn_ref *src) {
     int64_t        dims[KN_MAX_RANK];
     const int64_t *has = kg_shape(g, n, &rank);
     memcpy(dims, has, (size_t)rank * sizeof *dims); /* what is made here may move it */
-    int left = rank - 1 - (s->columns > 0);
+    int left = left_of(s, rank);
     if (is_by_elements(g, n)) return kg_with_src(g, n, src, kg_nsrc(g, n));
     if (kg_op(g, n) == KN_OP_RANGE) {
         int axis = (int)kg_field(g, n, KN_F_RANGE_axis);

@@ -623,10 +623,8 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
 /* Rounds that were cut off the loop, where they are nearly all: else the model knows the loop alone, as its lists were
  * measured. */
 static int64_t peeled_rounds(const kn_nest *nest, int loop) {
-    const kn_loop   *at   = &nest->loop[loop];
-    const kn_origin *o    = &nest->origin[at->origin];
-    int64_t          ends = o->round && at->stride == o->round ? (o->front + o->back) / o->round : 0;
-    return ends > NEARLY_ALL * at->extent ? ends : 0;
+    int64_t ends = ko_peeled(nest, loop);
+    return ends > NEARLY_ALL * nest->loop[loop].extent ? ends : 0;
 }
 
 /* Numbers of the loop's origin for each that the loops from `from` on and its lanes walk, with what is left over of

@@ -96,9 +96,8 @@ static int threads_first(ko_view *v, kn_opt *opts, int n, int cap) {
     outermost_loop(v, opts, &n, cap);
     if (nest->nloop && nest->loop[0].type == KN_AXIS_LOOP && !nest->origin[nest->loop[0].origin].reduce) {
         /* The code takes a run lo..hi of the THREAD loop, so the whole loop may be one: chunks cost nothing. */
-        const kn_origin *o = &nest->origin[nest->loop[0].origin];
-        int64_t          e = nest->loop[0].extent;
-        if (e > 1 || (o->round && o->round == nest->loop[0].stride)) /* what was cut off it, they share as well */
+        int64_t e = nest->loop[0].extent;
+        if (e > 1 || ko_peeled(nest, 0)) /* what was cut off it, they share as well */
             ko_push(v, (kn_opt){.op = KN_OPT_SPLIT, .arg = e, .target = KN_AXIS_THREAD, .top = true}, opts, &n, cap);
     }
     return n;

@@ -293,6 +293,11 @@ static bool edit_carry(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     return true;
 }
 
+int64_t ko_peeled(const kn_nest *nest, int loop) {
+    const kn_origin *o = &nest->origin[nest->loop[loop].origin];
+    return o->round && nest->loop[loop].stride == o->round ? (o->front + o->back) / o->round : 0;
+}
+
 int ko_lanes_with(const kn_nest *nest, int loop) {
     for (int l = 0; l < nest->nloop; l++)
         if (nest->loop[loop].with == nest->loop[l].origin + 1 && nest->loop[l].type == KN_AXIS_UPCAST) return l;

@@ -95,6 +95,7 @@ enum { KO_IN_TURNS = 8, KO_NEAR = 4, KO_BYTE_BLOCK = 16, KO_SHARED_APART = 3 };
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
 
+int64_t ko_peeled(const kn_nest *nest, int loop); /* rounds that PEEL cut off that loop */
 /* The UPCAST loop that a loop's lanes are joined with, -1 none. */
 int ko_lanes_with(const kn_nest *nest, int loop);
 /* The last of those that are joined with it, one with the other; the loop itself where there are none. */

@@ -296,8 +296,9 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (lane < 0 && row < 0 && joined_columns(v, o, opts, n, cap)) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer);
         if (fold && short_fold(v, o, opts, n, cap)) continue;
-        if (!fold && lane < 0 && row < 0) rows_between(v, o, opts, n, cap);
-        if (!fold && lane < 0 && row < 0 && short_sum(v, o, opts, n, cap)) continue;
+        bool alone = !fold && lane < 0 && row < 0; /* no other lanes, no rows, and it is a sum */
+        if (alone) rows_between(v, o, opts, n, cap);
+        if (alone && short_sum(v, o, opts, n, cap)) continue;
         int64_t most = (fold && v->ops > 2 * KO_PIECE_OPS ? 16 : 8) * v->lanes;
         int64_t w = e >= most && row < 0 && v->narrow < 2 ? 4 * v->lanes : sum_lanes(v, e);
         if (fold && v->narrow < 2 && e < most) /* its steps take long */
@@ -310,7 +311,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
         if (turned >= 0)
             ko_stage(v, kg_field(v->g, kg_at(v->g, v->access[turned].node, 0), KN_F_PARAM_slot), opts, n, cap);
-        if (!fold && lane < 0 && row < 0 && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
+        if (alone && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);
     }
 }
 

@@ -1,8 +1,8 @@
 /* copies.c - of x86-64: what is loaded to be stored again goes through a general register.
  *
  * Two, four or eight bytes, as pieces of short rows are, take a vector register as any lanes do; but some processors
- * store from general registers twice as often. A plan in which loads are not folded yet marks such a LOAD as part of
- * its STORE, which then needs no register at all; and writes both. */
+ * store from general registers twice as often. Takes a plan whose values have no registers yet, and whose other folds
+ * are made; such a LOAD stands in its STORE then, and takes no register of the plan's. Writes both. */
 #include "target/x86/emit.h"
 #include "target/x86/plan.h"
 

@@ -155,12 +155,13 @@ bool kx_within(const kx_plan *p, int loop, int of); /* the loop is that one, or 
 /* copies.c: LOADs that stand in their STOREs. */
 void kx_fold_copies(kx_plan *p);
 
-/* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane. */
+/* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane; the bits that a NEG of
+ * floats inverts. */
 enum { KX_MAX_TABLES = KX_IN_TURNS };
 typedef struct kx_table {
     uint8_t bytes, at[64];
 } kx_table;
-int  kx_tables_of(const kx_plan *p, kn_ref load, kx_table *out); /* how many; 0: it is made otherwise */
+int  kx_tables_of(const kx_plan *p, kn_ref n, kx_table *out); /* how many; 0: it is made otherwise */
 bool kx_same_table(const kx_table *a, const kx_table *b);
 int  kx_table_register(const kx_plan *p, kn_ref load, const kx_table *t); /* that holds it there, -1 none */
 /* Of w lanes `step` apart, where they are when runs before that one are in the first register, in their places, and

@@ -1,10 +1,10 @@
-/* tables.c - the tables of x86-64 that say which lanes of two registers a shuffle takes.
+/* tables.c - the tables of x86-64 that say which lanes of two registers a shuffle takes, and what a NEG inverts.
  *
  * A LOAD whose lanes lie apart, at known places or in turns is made of a register, the first, and of others that join
  * it one by one: each of those shuffles takes a table of places, 0..w-1 in what is there already and from w on in what
  * comes. The tables are known from the plan alone, so that registers which are free in a loop can hold them while it
- * runs (constants.c); emit_memory.c and emit_turns.c say where the lanes come from. So is what a NEG inverts.
- * AVX-512. */
+ * runs (constants.c); emit_memory.c and emit_turns.c say where the lanes come from. The sign bits
+ * that a NEG of floats inverts are held the same way. AVX-512. */
 #include "target/x86/plan.h"
 
 #include <string.h>
@@ -88,11 +88,10 @@ static int tb_signs(const kx_plan *p, kn_ref neg, kx_table *out) {
     return 1;
 }
 
-int kx_tables_of(const kx_plan *p, kn_ref load, kx_table *out) {
+static int tb_of_load(const kx_plan *p, kn_ref load, kx_table *out) {
     const kn_graph *g = p->g;
     kx_spot         a;
     int             w = (int)kg_numel(g, load), size = kn_dsize(kg_dtype(g, load)), at[16];
-    if (kg_op(g, load) == KN_OP_INS && kx_op(g, load) == KN_OP_NEG) return tb_signs(p, load, out);
     if (!p->avx512 || kg_op(g, load) != KN_OP_LOAD || !kx_is_lanes(g, load)) return 0;
     if (kx_is_cell(g, kg_at(g, load, 0))) return 0;
     kx_address_of(g, kg_at(g, load, 0), &a);
@@ -113,6 +112,11 @@ int kx_tables_of(const kx_plan *p, kn_ref load, kx_table *out) {
         tb_put(&out[run - 1], at, w, size);
     }
     return (int)a.step - 1;
+}
+
+int kx_tables_of(const kx_plan *p, kn_ref n, kx_table *out) {
+    bool negates = kg_op(p->g, n) == KN_OP_INS && kx_op(p->g, n) == KN_OP_NEG;
+    return negates ? tb_signs(p, n, out) : tb_of_load(p, n, out);
 }
 
 bool kx_within(const kx_plan *p, int l, int of) {
