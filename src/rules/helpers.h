@@ -28,5 +28,6 @@ kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_mod(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_lt(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_ne(kn_rw *rw, kn_ref n);
+kn_ref kn_rule_index_lanes(kn_rw *rw, kn_ref n); /* a few lanes' numbers against a scalar: what they begin at is its */
 
 #endif

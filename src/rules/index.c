@@ -4,6 +4,7 @@
  * Sums are put in the order of kg_from_affine. Quotients and remainders by a positive constant lose the part that the
  * constant divides, then a common factor. Comparisons lose their constant term and a common factor. */
 #include "rules/helpers.h"
+#include "rewrite/match.h"
 
 #include <string.h>
 
@@ -373,4 +374,28 @@ kn_ref kn_rule_index_ne(kn_rw *rw, kn_ref n) {
         return kg_op2(g, KN_OP_CMPNE, f.atom[0], kg_from_affine(g, &r));
     }
     return kg_op2(g, KN_OP_CMPNE, kg_from_affine(g, &f), kg_idx(g, -base));
+}
+
+/* ---- lanes against a scalar
+ * ------------------------------------------------------------------------------------------------------------- */
+
+kn_ref kn_rule_index_lanes(kn_rw *rw, kn_ref n) {
+    enum { FEW = 64 }; /* constants, which registers and memory hold */
+    kn_graph *g      = rw->g;
+    int       scalar = kg_numel(g, kg_at(g, n, 0)) == 1 ? 0 : 1;
+    kn_affine f, lanes = {0}, rest = {0};
+    int64_t   base, lo, hi, numel = kg_numel(g, kg_at(g, n, !scalar));
+    if (kg_numel(g, kg_at(g, n, scalar)) != 1 || numel == 1 || numel > FEW) return 0;
+    if (kg_op(g, kg_at(g, n, scalar)) == KN_OP_CONST) return 0; /* the sum may have others beside it */
+    if (!ix_difference(g, kg_at(g, n, !scalar), kg_at(g, n, scalar), &f, &base) || base == INT64_MIN) return 0;
+    for (int i = 0; i < f.n; i++) {
+        bool own = kg_numel(g, f.atom[i]) > 1;
+        ix_append_term(own ? &lanes : &rest, f.atom[i], own ? f.coef[i] : -f.coef[i]);
+    }
+    rest.base = -base;
+    if (!ix_affine_bounds(g, &rest, &lo, &hi) || !kn_dtype_fits(lo, KN_I32) || !kn_dtype_fits(hi, KN_I32)) return 0;
+    if (!ix_affine_bounds(g, &lanes, &lo, &hi) || !kn_dtype_fits(lo, KN_I32) || !kn_dtype_fits(hi, KN_I32)) return 0;
+    kn_ref x = kg_cast(g, kg_from_affine(g, &lanes), KN_I32), y = kg_cast(g, kg_from_affine(g, &rest), KN_I32);
+    if (!x || !y || kg_numel(g, x) != numel) return 0;
+    return scalar == 0 ? kg_op2(g, KN_OP_CMPLT, y, x) : kg_op2(g, KN_OP_CMPLT, x, y);
 }
