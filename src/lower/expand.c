@@ -531,15 +531,21 @@ static kn_ref expand_node(kl_grow *e, kn_ref n, const kn_ref *src, uint32_t k) {
     }
 }
 
+/* A new range of lanes along an axis. */
+static kn_ref new_lanes(kl_grow *e, int type, int64_t size, int64_t axis) {
+    int64_t w[KN_RANGE_WORDS] = {e->next_id++, type, 0, axis};
+    kn_ref  bound = kg_idx(e->g, size);
+    return kg_make(e->g, KN_OP_RANGE, 0, kg_intern_words(e->g, w, KN_RANGE_WORDS), &bound, 1);
+}
+
 /* A sum's lanes r that share their axis with lanes u of a loop around it: one range m runs through both, so that what
  * lies side by side for u is a run, and what its numbers meet in is one lane for each u. */
 static kn_ref join_lanes(kl_grow *e, kn_ref reduce, kn_ref r, kn_ref u) {
     kn_graph *g    = e->g;
     kn_ref    inner = kg_at(g, u, 0), loop[KN_MAX_NEST], to[2];
     int64_t   keep = kg_const_int(g, inner), all = kn_sat_mul(keep, kg_const_int(g, kg_at(g, r, 0)));
-    int64_t   w[KN_RANGE_WORDS] = {e->next_id++, KN_AXIS_GROUP_REDUCE, 0, kg_field(g, r, KN_F_RANGE_axis)};
     int       n = (int)kg_nsrc(g, reduce) - 1;
-    kn_ref    bound = kg_idx(g, all), m = kg_make(g, KN_OP_RANGE, 0, kg_intern_words(g, w, KN_RANGE_WORDS), &bound, 1);
+    kn_ref    m = new_lanes(e, KN_AXIS_GROUP_REDUCE, all, kg_field(g, r, KN_F_RANGE_axis));
     if (!m || n > KN_MAX_NEST || e->njoined == LANE_IDS)
         return kn_fail(kg_fault(g), KN_ERR_UNSUPPORTED, "expand: too many lanes are joined"), 0;
     to[0] = kg_op2(g, KN_OP_IDIV, m, inner);
@@ -585,9 +591,7 @@ static kn_ref join_loops(kl_grow *e, kn_ref end) {
         }
         if (!first) continue;
         if (lanes && all != kg_const_int(g, kg_at(g, r, 0))) {
-            int64_t w[KN_RANGE_WORDS] = {e->next_id++, KN_AXIS_UPCAST, 0, axis};
-            kn_ref  bound = kg_idx(g, all);
-            m = kg_make(g, KN_OP_RANGE, 0, kg_intern_words(g, w, KN_RANGE_WORDS), &bound, 1);
+            m = new_lanes(e, KN_AXIS_UPCAST, all, axis);
             for (int j = n; j >= k && m; j--) {
                 kn_ref q = kg_at(g, end, (uint32_t)j);
                 if (!ko_is_lane(type_of(g, q)) || kg_field(g, q, KN_F_RANGE_axis) != axis) continue;
@@ -604,6 +608,51 @@ static kn_ref join_loops(kl_grow *e, kn_ref end) {
     return src[0] ? kg_with_src(g, end, src, (uint32_t)kept + 1) : 0;
 }
 
+/* What is stored there is one value, at u * |v| + v and what depends on neither: rows that follow one another. */
+static bool fills_rows(const kn_graph *g, kn_ref store, kn_ref u, kn_ref v) {
+    kn_ref    at = kg_op(g, store) == KN_OP_STORE ? kg_at(g, store, 0) : 0;
+    kn_affine f;
+    if (!at || kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2 || !kg_affine(g, kg_at(g, at, 1), &f)) return false;
+    if (kg_field(g, u, KN_F_RANGE_axis) >= kg_field(g, v, KN_F_RANGE_axis)) return false;
+    for (uint32_t k = 1; k < kg_nsrc(g, store); k++)
+        if (kg_depends(g, kg_at(g, store, k), u) || kg_depends(g, kg_at(g, store, k), v)) return false;
+    for (int t = 0; t < f.n; t++) {
+        kn_ref x = f.atom[t];
+        if (x != u && x != v && (kg_depends(g, x, u) || kg_depends(g, x, v))) return false;
+    }
+    return kn_affine_coef(&f, v) == 1 && kn_affine_coef(&f, u) == kg_const_int(g, kg_at(g, v, 0));
+}
+
+/* One range runs through lanes u and v of the END. */
+static kn_ref join_rows(kl_grow *e, kn_ref end, kn_ref u, kn_ref v) {
+    kn_graph *g    = e->g;
+    kn_ref    size = kg_at(g, v, 0), src[KN_MAX_NEST + 1];
+    int64_t   all  = kn_sat_mul(kg_const_int(g, size), kg_const_int(g, kg_at(g, u, 0)));
+    uint32_t  kept = 1;
+    kn_ref    m    = new_lanes(e, KN_AXIS_UPCAST, all, kg_field(g, v, KN_F_RANGE_axis));
+    if (!m) return 0;
+    for (uint32_t k = 1; k < kg_nsrc(g, end); k++)
+        if (kg_at(g, end, k) != u) src[kept++] = kg_at(g, end, k) == v ? m : kg_at(g, end, k);
+    kn_ref to[2] = {kg_op2(g, KN_OP_IDIV, m, size), kg_op2(g, KN_OP_MOD, m, size)};
+    src[0]       = kg_substitute(g, kg_at(g, end, 0), (kn_ref[]){u, v}, to, 2);
+    return src[0] ? kg_with_src(g, end, src, kept) : 0;
+}
+
+/* Of an END, lanes that run through rows that are filled, as often as there are some; the END itself, if none do. */
+static kn_ref join_filled(kl_grow *e, kn_ref end) {
+    kn_graph *g = e->g;
+    for (uint32_t i = 1; end && i < kg_nsrc(g, end) && kg_nsrc(g, end) <= KN_MAX_NEST + 1; i++)
+        for (uint32_t j = 1; j < kg_nsrc(g, end); j++) {
+            kn_ref u = kg_at(g, end, i), v = kg_at(g, end, j);
+            if (!ko_is_lane(type_of(g, u)) || !ko_is_lane(type_of(g, v)) || !fills_rows(g, kg_at(g, end, 0), u, v))
+                continue;
+            if (!(end = join_rows(e, end, u, v))) return 0;
+            i = 0;
+            break;
+        }
+    return end;
+}
+
 /* Of every sum and every END. Lanes are closed by the innermost ENDs, and of sums only one has joined ones: none stands
  * in another one that is made again. */
 static bool join_all(kl_grow *e, kn_ref *root) {
@@ -611,7 +660,9 @@ static bool join_all(kl_grow *e, kn_ref *root) {
     for (uint32_t i = 0; i < e->count; i++) {
         kn_ref old = e->order[i], now = old, r, u;
         if (kg_op(e->g, old) == KN_OP_END) {
-            if ((now = join_loops(e, old)) != old) *root = now ? kg_substitute(e->g, *root, &old, &now, 1) : 0;
+            now = join_loops(e, old);
+            if (now) now = join_filled(e, now);
+            if (now != old) *root = now ? kg_substitute(e->g, *root, &old, &now, 1) : 0;
         } else if (kg_op(e->g, old) == KN_OP_REDUCE && !kg_is_prefix(e->g, old) && is_joined(e->g, old, &r, &u)) {
             now   = join_lanes(e, old, r, u);
             *root = kg_reduce_replace(e->g, *root, old, now);
