@@ -76,3 +76,13 @@ bool kn_rule_meets(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c) {
     return kn_dtype_fits(lo, dt) && kn_dtype_fits(hi, dt) && kn_dtype_fits(kg_min(g, c) - last, dt) &&
            kn_dtype_fits(kg_max(g, c) - first, dt);
 }
+
+bool kn_rule_in_common(kn_rw *rw, kn_ref b, kn_ref c, kn_ref a) {
+    kn_graph      *g = rw->g;
+    int            rank, other, own;
+    const int64_t *dims = kg_shape(g, b, &rank), *same = kg_shape(g, c, &other), *of = kg_shape(g, a, &own);
+    if (!rank || rank != other || memcmp(dims, same, (size_t)rank * sizeof *dims)) return false;
+    for (int k = 0; k < rank && own == rank; k++)
+        if (of[k] > dims[k]) return true;
+    return false;
+}

@@ -22,6 +22,8 @@ bool   kn_rule_starts(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c); /* a scalar, and
 /* Numbers a + b of a tile are to the scalar c what the lanes' b are to c - a: a is a scalar too, and nothing of it
  * wraps in the dtype of c. */
 bool   kn_rule_meets(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c);
+/* b and c are of one tile, which is smaller than that of a with them. */
+bool   kn_rule_in_common(kn_rw *rw, kn_ref b, kn_ref c, kn_ref a);
 /* index.c: index arithmetic by affine forms */
 kn_ref kn_rule_index_sum(kn_rw *rw, kn_ref n);
 kn_ref kn_rule_index_div(kn_rw *rw, kn_ref n);

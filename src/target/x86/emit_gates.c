@@ -14,8 +14,12 @@ void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past) {
         kx_jcc(e, (kx_cond)(e->cond ^ 1), past);
         return;
     }
-    kx_rm rm = kx_gp_rm(e, gate, KX_A);
-    if (rm.mem)
+    bool  both = e->p->value[gate].folded; /* an AND */
+    kx_rm rm   = kx_gp_rm(e, both ? kg_at(e->g, gate, 0) : gate, KX_A);
+    if (both) {
+        int other = kx_gp(e, kg_at(e->g, gate, 1), KX_D);
+        kx_put(e, kx_with(kx_i2(KX_TEST, 4, rm.mem ? KX_IN_MEM : rm.reg, other), &rm));
+    } else if (rm.mem)
         kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &rm));
     else
         kx_put(e, kx_i2(KX_TEST, 4, rm.reg, rm.reg));

@@ -757,6 +757,17 @@ static void pl_fold_flags(kx_plan *p) {
     }
 }
 
+/* A scalar gate of two conditions is one test of both. */
+static void pl_fold_gates(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], s = kg_nsrc(g, x) == 3 ? kg_at(g, x, 2) : 0;
+        if (!p->value[x].needed || (kg_op(g, x) != KN_OP_LOAD && kg_op(g, x) != KN_OP_STORE)) continue;
+        if (kx_is_lanes(g, s) || kg_op(g, s) != KN_OP_INS || kx_op(g, s) != KN_OP_AND) continue;
+        p->value[s].folded |= pl_stands_in(p, s, i);
+    }
+}
+
 static bool pl_gathers(const kx_plan *p, kn_ref load) {
     kx_spot a;
     if (kx_is_cell(p->g, kg_at(p->g, load, 0))) return false;
@@ -983,6 +994,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
         pl_find_whole(p);
         pl_fold_masks(p);
         pl_fold_flags(p);
+        pl_fold_gates(p);
     }
     if (ok) pl_repeat_loads(p);
     ok = ok && pl_share_lanes(p);
