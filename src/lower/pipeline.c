@@ -250,39 +250,42 @@ static void drop_try(const kl_program *p, kl_kernel *k) {
 #define AS_MISJUDGED 2.5
 enum { LONG_PS = 10000000 };
 /* whose instructions take more than this share of what was predicted, and of what they compute alone, unless it is
- * predicted to take less, which alone will do where the first one had to be narrowed; */
+ * predicted to take less, which alone will do where the first one had to be narrowed. */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.1
-/* and taken if its own take less than a share of what theirs do: the larger, the longer theirs came out than predicted.
- * Measured (docs/decisions.md). */
-static double share_to_take(double code, double told, bool less) {
-    return code > 1.25 * told ? 0.9 : less ? 0.8 : code > told ? 0.75 : 0.65;
-}
+#define FAR_LONGER 2 /* times as long: nothing narrower is tried that spills less */
 
 static double code_ps(const kl_program *p, const kl_kernel *k) {
     return k->cycles * (double)p->machine->cycle_ps;
 }
 
-/* Of kernels that take long what their instructions take decides, where registers are not so few that sums are what is
- * spilled; code that spills in an innermost loop has to take less than this share of code that does not. */
-#define SHARE_WITH_SPILLS 0.75
-#define SHARE_AMONG_SPILLS 0.9 /* of other lanes, where the first ones spill; */
-#define FAR_LONGER 2 /* times as long: nothing narrower is tried; */
+/* Of kernels that take long it is what their instructions take, as they came out, with some of what the caches beyond
+ * the first are predicted to; a spill waits for memory. A list tried later has to take less than a share of that: in
+ * place of narrower lanes, of other ones. Fitted to times (docs/decisions.md). Of kernels that take little, and of
+ * narrower tries where registers are so few that sums are what is spilled, want of registers is held against what was
+ * predicted. */
+#define SHARE_BEYOND 0.3
+#define SHARE_OF_WIDER 0.9
+#define SHARE_OF_OTHERS 0.85
+enum { WAIT = 16 /* instructions */ };
 #define LONGER 1.5 /* times as long as what does not spill: it is not taken to save a few that are made again */
 static bool goes_by_code(const kl_program *p, const kl_kernel *k) {
     return k->choice.ps >= LONG_PS && p->machine->vector_registers > FEW_REGISTERS;
 }
-static double cost_of_try(const kl_program *p, const kl_kernel *k, bool by_code) {
-    return by_code ? code_ps(p, k) / (k->spills ? SHARE_WITH_SPILLS : 1) : crowded_cost(p, k);
+static double code_cost(const kl_program *p, const kl_kernel *k) {
+    return (code_ps(p, k) + SHARE_BEYOND * k->choice.beyond) * (1 + WAIT * (double)k->spills / KN_MAX(k->nodes, 1));
+}
+static bool is_better(const kl_program *p, const kl_kernel *now, const kl_kernel *best) {
+    if (goes_by_code(p, now) && goes_by_code(p, best)) return code_cost(p, now) < SHARE_OF_WIDER * code_cost(p, best);
+    bool longer = !best->spills && code_ps(p, now) > LONGER * code_ps(p, best);
+    return !longer && crowded_cost(p, now) < crowded_cost(p, best);
 }
 
-/* The kernel through all its stages with those lanes, narrowed until its innermost loops hold what they need; what is
- * narrower is taken if it does less than half as much for want of registers, which costs less than half a tile, or if
- * its code is shorter. best->g is NULL where it fails, and where `than`, if it is not NULL, is predicted to take far
- * less. */
+/* The kernel through all its stages with those lanes, narrowed until its innermost loops hold what they need: the try
+ * of least cost. best->g is NULL where it fails, and where `than`, if it is not NULL, is predicted to take far less. */
 static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl_kernel *than, kl_kernel *best,
                       kl_run *run, int last, kn_fault *f) {
-    bool      ok = true, same = false, by_code = false, more = true;
+    bool      ok = true, same = false, more = true;
     ko_choice widest = {0};
     *best = (kl_kernel){.spills = INT32_MAX};
     for (int narrow = 0; ok && more && narrow <= KO_NARROWEST && is_crowded(best, narrow); narrow++) {
@@ -292,14 +295,11 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
         now.choice = (ko_choice){.narrow = narrow, .lanes = lanes};
         ok = ok && try_kernel(p, &now, narrow ? best : than, narrow ? 1 : AS_MISJUDGED, run, last, &same, &own);
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
-        if (!narrow) by_code = ok && !same && now.spills && goes_by_code(p, &now);
         if (!narrow && ok) widest = now.choice;
         if (ok && !same) {
-            bool   code  = by_code && (now.spills || best->spills);
-            double least = best->g ? cost_of_try(p, best, code) : INFINITY;
-            bool   longer = !code && best->g && !best->spills && code_ps(p, &now) > LONGER * code_ps(p, best);
-            more          = !code || code_ps(p, &now) < FAR_LONGER * least;
-            if (!longer && cost_of_try(p, &now, code) < least) swap_kernels(best, &now);
+            bool far = goes_by_code(p, best) && code_ps(p, &now) >= FAR_LONGER * code_ps(p, best);
+            more     = !far || !best->spills;
+            if (!best->g || is_better(p, &now, best)) swap_kernels(best, &now);
         }
         drop_try(p, &now);
         if (!best->g) return;
@@ -309,7 +309,7 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
 }
 
 /* A kernel through all its stages, with the lanes that are predicted to take the least, or others whose code came out
- * much shorter. */
+ * shorter. */
 static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fault *f) {
     kl_kernel whole = *k, best, other;
     fit_lanes(p, &whole, 0, NULL, &best, run, last, f);
@@ -318,14 +318,14 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
     double    told = best.spills && goes_by_code(p, &best) ? first.ps : crowded_cost(p, &best);
     for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
         kn_fault own  = {0};
-        bool     spills = best.spills > 0, less = first.other_ps[i] < first.ps;
-        double   code = cost_of_try(p, &best, true), arithmetic = less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic;
-        double   share = spills ? SHARE_AMONG_SPILLS : share_to_take(code, told, less);
-        if (!spills && !(less && first.narrow) && code <= KN_MAX(SHARE_OF_CODE * told, arithmetic)) break;
+        bool     less = first.other_ps[i] < first.ps;
+        double   arithmetic = less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic;
+        bool     as_told = code_ps(p, &best) <= KN_MAX(SHARE_OF_CODE * told, arithmetic);
+        if (as_told && !best.spills && !(less && first.narrow)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
-        if (other.g && cost_of_try(p, &other, true) < share * code) swap_kernels(&best, &other);
+        if (other.g && code_cost(p, &other) < SHARE_OF_OTHERS * code_cost(p, &best)) swap_kernels(&best, &other);
         drop_try(p, &other);
     }
     *k = best;

@@ -710,11 +710,13 @@ static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, double 
 }
 
 /* A LOCAL or GLOBAL byte served by a level counts there alone. */
-static double by_level(const double *moved, const int64_t *ps, int64_t line, double *bytes) {
+static double by_level(const double *moved, const int64_t *ps, int64_t line, double *bytes, double *beyond) {
     double t = 0;
     for (int l = KN_L1; l < KN_LEVELS; l++) {
-        bytes[l] = KN_MAX(moved[l] - (l < KN_DRAM ? moved[l + 1] : 0), 0);
-        t += bytes[l] * (double)ps[l] / (double)line;
+        bytes[l]      = KN_MAX(moved[l] - (l < KN_DRAM ? moved[l + 1] : 0), 0);
+        double served = bytes[l] * (double)ps[l] / (double)line;
+        t += served;
+        if (l > KN_L1) *beyond += served;
     }
     return t;
 }
@@ -812,8 +814,8 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         read[l]    = KN_MIN(read[l], read[l - 1]);
         written[l] = KN_MIN(written[l], written[l - 1]);
     }
-    out->memory = by_level(read, m->read_ps, m->line, out->bytes);
-    out->memory += by_level(written, m->write_ps, m->line, out->stored);
+    out->memory = by_level(read, m->read_ps, m->line, out->bytes, &out->beyond);
+    out->memory += by_level(written, m->write_ps, m->line, out->stored, &out->beyond);
     out->memory = KN_MAX(out->memory, issue);
     out->issue  = issue / idle;
     for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */
@@ -825,6 +827,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     }
     out->arithmetic /= idle;
     out->memory /= idle;
+    out->beyond /= idle;
     out->loops /= idle;
     out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops + copies;
 }

@@ -21,6 +21,7 @@ typedef struct ko_cost {
     double ps;              /* of one thread: the longer of arithmetic and memory, and the loops' own steps */
     double arithmetic, memory, loops;
     double issue;           /* of loads and stores, shuffles included; memory takes as long at least */
+    double beyond;          /* of memory, what the caches beyond the first take: instructions know nothing of it */
     double bytes[KN_LEVELS]; /* served by L1, L2, L3, DRAM: loads, then stores */
     double stored[KN_LEVELS];
 } ko_cost;

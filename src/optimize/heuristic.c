@@ -427,6 +427,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
         n   = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
         choice->ps         = c.ps;
         choice->arithmetic = c.arithmetic;
+        choice->beyond     = c.beyond;
     }
     ko_model_free(model);
     kn_free(kg_alloc(g), v.access, (size_t)(v.naccess + 1) * sizeof *v.access);

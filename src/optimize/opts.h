@@ -128,7 +128,8 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels
 enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6, KO_OTHERS = 2 };
 typedef struct ko_choice {
     int    narrow, lanes;
-    double ps, arithmetic;   /* picoseconds that the kernel is predicted to take, and to compute alone */
+    /* picoseconds that the kernel is predicted to take, to compute alone, and of that what further caches take */
+    double ps, arithmetic, beyond;
     int    other[KO_OTHERS]; /* numbered as `lanes`: of the lists that are predicted to take the least beside it, */
     double other_ps[KO_OTHERS]; /* and what they are */
 } ko_choice;

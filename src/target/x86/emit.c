@@ -112,6 +112,7 @@ kx_ins kx_with(kx_ins i, const kx_rm *rm) {
     i.scale     = rm->at.scale;
     i.disp      = rm->at.disp;
     i.label     = rm->at.label;
+    i.ragged    = rm->at.ragged;
     i.broadcast = rm->bcast;
     return i;
 }
@@ -258,6 +259,7 @@ kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
         base = KX_C;
         disp = 0;
     }
+    i.ragged = (uint8_t)kx_pace_ragged(e->p, a.off, a.disp, size);
     return kx_mem_index(i, base, index, index == KX_NO_REG ? 1 : scale, (int32_t)disp);
 }
 
@@ -808,6 +810,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     em_set_scratch(&e, false);
     bool ok = em_lay_frame(&e);
     if (ok) {
+        kx_pace_places(&p);
         kx_pace_turn(&e.pace, &p, -1);
         em_prologue(&e);
         for (e.at = 0; e.at < p.n && !f->code; e.at++) {

@@ -21,12 +21,16 @@ typedef enum kx_helper {
 } kx_helper;
 
 /* pace.c: how long what is written takes. */
-typedef enum kx_unit { KX_UNIT_FRONT, KX_UNIT_LOAD, KX_UNIT_STORE, KX_UNIT_VECTOR, KX_UNIT_DIVIDER, KX_UNITS } kx_unit;
+typedef enum kx_unit {
+    KX_UNIT_FRONT, KX_UNIT_LOAD, KX_UNIT_STORE, KX_UNIT_VECTOR, KX_UNIT_MULTIPLY, KX_UNIT_DIVIDER, KX_UNITS
+} kx_unit;
 typedef struct kx_pace {
     double busy[KX_UNITS]; /* cycles, of the body in hand, */
     double times;          /* which runs so often */
     double cycles;         /* of all before it */
 } kx_pace;
+void kx_pace_places(kx_plan *p);
+int  kx_pace_ragged(const kx_plan *p, kn_ref off, int64_t disp, int size); /* of a place, for kx_ins.ragged */
 void kx_pace_add(kx_pace *t, const kx_ins *i);
 /* What comes now is of that loop's body; -1: of none. */
 void kx_pace_turn(kx_pace *t, const kx_plan *p, int loop);

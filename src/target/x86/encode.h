@@ -154,6 +154,7 @@ typedef struct kx_ins {
     int32_t label; /* of jumps and KX_RIP: a label of kx_code, from 1; 0: imm is the distance, from the next instruction
                     * (KX_RIP: disp is) */
     int64_t imm;
+    uint8_t ragged; /* its memory may lie at any multiple of 64 >> ragged bytes: which the bytes do not tell (pace.c) */
 } kx_ins;
 
 /* What operand i does here: KX_DEF | KX_USE. A destination merged under a mask is used too. */

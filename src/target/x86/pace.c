@@ -10,13 +10,50 @@
 #include <string.h>
 
 #define PACE_FRONT 0.2        /* cycles for an instruction, of which six go at once at best, */
-#define PACE_LOAD 0.5         /* and for 32 bytes and less of a load, */
+#define PACE_LOAD 0.5         /* and for 32 bytes and less of a load, twice where they go on to the next line; */
 #define PACE_STORE 0.5        /* for a store, */
 #define PACE_VECTOR_STORE 1.0 /* of 32 bytes and less of a vector; */
-#define PACE_VECTOR (1.0 / 3) /* for what is computed of them: instructions go to two, three or all of four units; */
+#define PACE_VECTOR (1.0 / 3) /* for what is computed of them: instructions go to two, three or all of four units, */
+#define PACE_MULTIPLY 0.5     /* of which two multiply floats; */
 #define PACE_DIVIDE 4.0       /* for quotients and roots */
 #define PACE_GATHER 8.0       /* loads of a gather, for 32 bytes */
 #define PACE_CALL 50.0        /* instructions of a helper */
+
+enum { OF_LINE = 6 }; /* a line is 1 << OF_LINE bytes */
+
+static int even_of(const kx_plan *p, kn_ref n) {
+    if (kg_op(p->g, n) != KN_OP_CONST) return p->value[n].even;
+    uint64_t v = (uint64_t)kg_const_int(p->g, n);
+    return v ? KN_MIN(__builtin_ctzll(v), OF_LINE) : OF_LINE;
+}
+
+/* Of all numbers that places are made of. Loops count from 0 by 1. */
+void kx_pace_places(kx_plan *p) {
+    const kn_graph *g = p->g;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref n = p->list[i];
+        if (kg_op(g, n) != KN_OP_INS || kg_dtype(g, n) != KN_INDEX || kg_nsrc(g, n) < 2) continue;
+        int a = even_of(p, kg_at(g, n, 0)), b = even_of(p, kg_at(g, n, 1));
+        switch (kx_op(g, n)) {
+        case KN_OP_MUL: p->value[n].even = (uint8_t)KN_MIN(a + b, OF_LINE); break;
+        case KN_OP_ADD: case KN_OP_SUB: p->value[n].even = (uint8_t)KN_MIN(a, b); break;
+        case KN_OP_MULACC: p->value[n].even = (uint8_t)KN_MIN(a + b, even_of(p, kg_at(g, n, 2))); break;
+        default: break;
+        }
+    }
+}
+
+int kx_pace_ragged(const kx_plan *p, kn_ref off, int64_t disp, int size) {
+    int even = off ? even_of(p, off) : OF_LINE;
+    if (disp) even = KN_MIN(even, __builtin_ctzll((uint64_t)disp));
+    return KN_MAX(OF_LINE - even - __builtin_ctz((unsigned)size), 0);
+}
+
+/* Of the places where so many bytes may lie, the share that goes on to the next line. */
+static double share_across(const kx_ins *i) {
+    int step = (1 << OF_LINE) >> i->ragged;
+    return i->size > step ? (double)(i->size - step) / (1 << OF_LINE) : 0;
+}
 
 void kx_pace_add(kx_pace *t, const kx_ins *i) {
     const kx_form *f    = &kx_forms[i->form];
@@ -36,9 +73,10 @@ void kx_pace_add(kx_pace *t, const kx_ins *i) {
         t->busy[KX_UNIT_FRONT] += PACE_FRONT * PACE_GATHER * w;
         t->busy[KX_UNIT_LOAD] += PACE_LOAD * PACE_GATHER * w;
     } else if (load) {
-        t->busy[KX_UNIT_LOAD] += PACE_LOAD * (vector && !i->broadcast ? w : 1);
+        t->busy[KX_UNIT_LOAD] += PACE_LOAD * (vector && !i->broadcast ? w * (1 + share_across(i)) : 1);
     }
     if (store) t->busy[KX_UNIT_STORE] += vector ? PACE_VECTOR_STORE * w : PACE_STORE;
+    if (f->vex == KXC_FMA || (f->op == KN_OP_MUL && kn_is_float(f->dt))) t->busy[KX_UNIT_MULTIPLY] += PACE_MULTIPLY * w;
     if (f->op == KN_OP_DIV || f->op == KN_OP_SQRT) t->busy[KX_UNIT_DIVIDER] += PACE_DIVIDE * w;
     else if (vector && !((load || store) && moves)) t->busy[KX_UNIT_VECTOR] += PACE_VECTOR * w;
 }

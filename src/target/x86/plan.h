@@ -39,6 +39,7 @@ typedef struct kx_value {
     bool     fixed;       /* PARAM: an address, whatever steps are */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
     kn_ref   other; /* LOAD of every second lane of two registers: the STORE of the second of them */
+    uint8_t  even; /* an index: a multiple of 1 << even, as far as is known (pace.c) */
     int32_t  start, end; /* twice the places in the list */
     int32_t  slot;       /* in the frame, -1 none */
     double   weight;
