@@ -194,11 +194,14 @@ static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, w, opts, n, cap);
 }
 
-/* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. */
+/* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. A rest that
+ * is half a register, a quarter and so on needs no mask. */
 static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes;
     if (e < 2 * l || e > SUM_ROUNDS * l || v->narrow) return false;
     if (kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
+    if (e < 8 * l && __builtin_popcountll((unsigned long long)(e % l)) == 1)
+        return ko_split(v, ko_position(v->nest, o, KN_AXIS_REDUCE), e, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
 
