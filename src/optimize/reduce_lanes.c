@@ -194,8 +194,8 @@ static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, w, opts, n, cap);
 }
 
-/* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. A rest that
- * is half a register, a quarter and so on needs no mask. */
+/* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. A rest
+ * that is half a register, a quarter and so on needs no mask. */
 static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes;
     if (e < 2 * l || e > SUM_ROUNDS * l || v->narrow) return false;

@@ -86,19 +86,25 @@ static void es_two(kx_writer *e, kn_ref n, kx_form_id form, kx_form_id imm_form)
     es_finish(e, n, t, d);
 }
 
-static bool es_is_unsigned64(const kx_writer *e, kn_ref n) {
-    return kg_dtype(e->g, n) == KN_U64;
+/* Compared as numbers without a sign: shorter ones are below a register's. */
+static bool es_is_below(const kx_writer *e, kn_ref n) {
+    return kg_dtype(e->g, n) == KN_U64 || kg_dtype(e->g, n) == KN_U32;
+}
+
+/* Of four bytes what lies above them is not looked at (pl_takes_low). */
+static int es_compared_bytes(const kx_writer *e, kn_ref n) {
+    return kx_compares_low(kg_dtype(e->g, n)) ? 4 : 8;
 }
 
 static void es_compare(kx_writer *e, kn_ref a, kn_ref b) {
     int64_t v;
-    int     ra = kx_gp(e, a, KX_A);
+    int     ra = kx_gp(e, a, KX_A), bytes = es_compared_bytes(e, a);
     if (es_small(e, b, &v)) {
-        kx_put(e, kx_imm(kx_i2(KX_CMPI, 8, ra, 0), v));
+        kx_put(e, kx_imm(kx_i2(KX_CMPI, bytes, ra, 0), v));
         return;
     }
     kx_rm rb = kx_gp_rm(e, b, KX_D);
-    kx_put(e, kx_with(kx_i2(KX_CMP, 8, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
+    kx_put(e, kx_with(kx_i2(KX_CMP, bytes, ra, rb.mem ? KX_IN_MEM : rb.reg), &rb));
 }
 
 static int es_condition(int op, bool below) {
@@ -122,7 +128,7 @@ static int es_flags(kx_writer *e, kn_ref n) {
     bool   swap = es_is_const(e, a); /* an immediate stands on the right */
     es_compare(e, swap ? b : a, swap ? a : b);
     int op = swap ? kx_from_right(kx_op(e->g, n)) : kx_op(e->g, n);
-    return es_condition(op, es_is_unsigned64(e, a));
+    return es_condition(op, es_is_below(e, a));
 }
 
 void kx_set_flag(kx_writer *e, kn_ref n, int d) {
@@ -184,17 +190,15 @@ static void es_select_integer(kx_writer *e, kn_ref n) { /* WHERE */
 }
 
 static void es_extreme(kx_writer *e, kn_ref n) { /* MAX, MIN */
-    bool below = es_is_unsigned64(e, n), max = kx_op(e->g, n) == KN_OP_MAX;
-    int  d = kx_dst(e, n);
-    es_mov(e, KX_A, kx_gp(e, es_src(e, n, 0), KX_A));
+    bool  below = es_is_below(e, n), max = kx_op(e->g, n) == KN_OP_MAX;
+    int   cond = max ? below ? KXCC_B : KXCC_L : below ? KXCC_A : KXCC_G;
+    int   d = kx_dst(e, n), bytes = es_compared_bytes(e, n);
     kx_rm b = kx_gp_rm(e, es_src(e, n, 1), KX_D);
-    kx_put(e, kx_with(kx_i2(KX_CMP, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b));
-    kx_put(e,
-           es_with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, b.mem ? KX_IN_MEM : b.reg), &b), max ? below ? KXCC_B : KXCC_L
-                                                                                           : below ? KXCC_A
-                                                                                                   : KXCC_G));
-    es_mov(e, d, KX_A);
-    kx_done(e, n, d);
+    int   t = !b.mem && b.reg == d ? KX_A : d;
+    es_mov(e, t, kx_gp(e, es_src(e, n, 0), t));
+    kx_put(e, kx_with(kx_i2(KX_CMP, bytes, t, b.mem ? KX_IN_MEM : b.reg), &b));
+    kx_put(e, es_with_cond(kx_with(kx_i2(KX_CMOVCC, bytes, t, b.mem ? KX_IN_MEM : b.reg), &b), cond));
+    es_finish(e, n, t, d);
 }
 
 /* prev + a * c, and a * b + c. */
@@ -363,7 +367,7 @@ void kx_emit_integer(kx_writer *e, kn_ref n) {
             kx_put(e, kx_imm(kx_i2(KX_XORI, 4, d, 0), 1));
         else if (dt != KN_BOOL)
             kx_put(e, kx_i1(op == KN_OP_NEG ? KX_NEG : KX_NOT, 8, d));
-        kx_extend(e, d, dt);
+        es_extend(e, n, d);
         kx_done(e, n, d);
         return;
     case KN_OP_TRUNC:

@@ -459,9 +459,15 @@ static bool pl_takes_low(const kx_plan *p, kn_ref x, kn_ref src) {
         kn_ref place = kg_at(g, x, 0);
         return src == kg_at(g, x, 1) && (!kx_is_cell(g, place) || !p->value[kx_root_of(g, place)].whole);
     }
-    if (kg_op(g, x) != KN_OP_INS || v->turned || v->inverts || v->step || kg_dtype(g, src) != kg_dtype(g, x))
-        return false;
-    switch (kx_op(g, x)) {
+    if (kg_op(g, x) != KN_OP_INS || v->turned || v->inverts || v->step) return false;
+    int op = kx_op(g, x), dt = kg_dtype(g, src);
+    if (kx_compares(op)) return kx_compares_low(dt);
+    if (dt != kg_dtype(g, x)) return false;
+    switch (op) {
+    case KN_OP_MAX:
+    case KN_OP_MIN: return kx_compares_low(dt);
+    case KN_OP_NEG:
+    case KN_OP_NOT: return dt != KN_BOOL;
     case KN_OP_ADD:
     case KN_OP_SUB:
     case KN_OP_MUL:
