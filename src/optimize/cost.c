@@ -639,11 +639,12 @@ static double with_rest(const ko_shape *h, int loop, int from) {
 }
 
 /* Bytes of its buffer that the site touches while the loops before `from` stand still; in whole lines where it jumps,
- * unless the loop just outside walks along them. */
-static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m) {
+ * unless the loop just outside walks along them, and `along` asks for what of them is new. */
+static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m,
+                      bool along) {
     double elements = 1, step = 1e18;
-    int    outside  = from - 1;
-    while (outside > 0 && h->lane[outside]) outside--;
+    int    outside  = from - along;
+    while (along && outside > 0 && h->lane[outside]) outside--;
     for (int l = 0; l < h->nest->nloop; l++) {
         if ((!h->lane[l] && l < outside) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
         if (h->nchain && l == h->chain[0]) continue;
@@ -661,13 +662,13 @@ static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int
 }
 
 /* Of all buffers: what the sites of each touch, once. */
-static double touched_by_all(const ko_shape *h, ko_model *k, int from, const kn_machine *m) {
+static double touched_by_all(const ko_shape *h, ko_model *k, int from, const kn_machine *m, bool along) {
     double sum = 0;
     for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = 0;
     for (int i = 0; i < k->nsite; i++) {
         if (k->site[i].base < 0) continue;
         ko_base *b     = &k->base[k->site[i].base];
-        double   bytes = touched(h, &k->site[i], b, from, m), more = bytes - b->most[0];
+        double   bytes = touched(h, &k->site[i], b, from, m, along), more = bytes - b->most[0];
         if (more > 0) sum += more, b->most[0] = bytes;
     }
     return sum;
@@ -685,12 +686,14 @@ static double fetches(const ko_shape *h, const ko_site *s, int from) {
     return n;
 }
 
-/* Bytes that each level hands to the one before it, over all sites. */
-static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, double *read, double *written) {
+/* Bytes that each level hands to the one before it, over all sites. `along`: of lines that the loop just outside walks
+ * along a cache holds what is new, not all. */
+static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, bool along, double *read, double *written) {
     int    from = 0, n = h->nest->nloop;
-    double held = touched_by_all(h, k, 0, m);
+    double held = touched_by_all(h, k, 0, m, along);
     for (int level = KN_L3; level >= KN_L1; level--) { /* the smaller the cache, the further in */
-        while (from < n && (h->lane[from] || held > (double)m->cache[level])) held = touched_by_all(h, k, ++from, m);
+        while (from < n && (h->lane[from] || held > (double)m->cache[level]))
+            held = touched_by_all(h, k, ++from, m, along);
         read[level + 1] = written[level + 1] = 0;
         if (!from) continue; /* all of it lies there already */
         for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = k->base[b].most[1] = 0;
@@ -698,7 +701,7 @@ static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, double 
             const ko_site *s = &k->site[i];
             if (s->base < 0) continue;
             ko_base *b        = &k->base[s->base];
-            double   bytes    = touched(h, s, b, from, m) * fetches(h, s, from);
+            double   bytes    = touched(h, s, b, from, m, true) * fetches(h, s, from);
             if (s->picks && 4 * b->bytes < (double)m->cache[level]) bytes = KN_MIN(bytes, b->bytes); /* it stays */
             b->most[s->store] = KN_MAX(b->most[s->store], bytes);
         }
@@ -710,15 +713,24 @@ static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, double 
 }
 
 /* A LOCAL or GLOBAL byte served by a level counts there alone. */
-static double by_level(const double *moved, const int64_t *ps, int64_t line, double *bytes, double *beyond) {
+static double by_level(const double *moved, const int64_t *ps, int64_t line, double *bytes) {
     double t = 0;
     for (int l = KN_L1; l < KN_LEVELS; l++) {
-        bytes[l]      = KN_MAX(moved[l] - (l < KN_DRAM ? moved[l + 1] : 0), 0);
-        double served = bytes[l] * (double)ps[l] / (double)line;
-        t += served;
-        if (l > KN_L1) *beyond += served;
+        bytes[l] = KN_MAX(moved[l] - (l < KN_DRAM ? moved[l + 1] : 0), 0);
+        t += bytes[l] * (double)ps[l] / (double)line;
     }
     return t;
+}
+
+/* Of levels, of which the first is asked for so much: what each hands on, no more than the one before it. */
+static double of_caches(const ko_shape *h, ko_model *k, const kn_machine *m, bool along, double *read, double *written,
+                        ko_cost *out) {
+    traffic(h, k, m, along, read, written);
+    for (int l = KN_L3; l < KN_LEVELS; l++) {
+        read[l]    = KN_MIN(read[l], read[l - 1]);
+        written[l] = KN_MIN(written[l], written[l - 1]);
+    }
+    return by_level(read, m->read_ps, m->line, out->bytes) + by_level(written, m->write_ps, m->line, out->stored);
 }
 
 /* Lanes that are joined are one run: those of a sum have others between them, and the others are a loop of one; of
@@ -809,14 +821,10 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
         if (s->chain) t += folding(&h, s, m, rows) * cycle / m->alu_per_cycle;
         out->arithmetic += t;
     }
-    traffic(&h, k, m, read, written);
-    for (int l = KN_L3; l < KN_LEVELS; l++) { /* no level serves more than the one before asked for */
-        read[l]    = KN_MIN(read[l], read[l - 1]);
-        written[l] = KN_MIN(written[l], written[l - 1]);
-    }
-    out->memory = by_level(read, m->read_ps, m->line, out->bytes, &out->beyond);
-    out->memory += by_level(written, m->write_ps, m->line, out->stored, &out->beyond);
-    out->memory = KN_MAX(out->memory, issue);
+    out->beyond = of_caches(&h, k, m, false, read, written, out);
+    out->beyond -= out->bytes[KN_L1] * (double)m->read_ps[KN_L1] / (double)m->line;
+    out->beyond -= out->stored[KN_L1] * (double)m->write_ps[KN_L1] / (double)m->line;
+    out->memory = KN_MAX(of_caches(&h, k, m, true, read, written, out), issue);
     out->issue  = issue / idle;
     for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */
         double   steps  = h.lane[l] ? 0 : cycle;
