@@ -30,7 +30,7 @@ enum {
 #define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from, */
 #define A_PART 0.5 /* and for fewer than it takes, which are loaded in parts that nothing else be read */
 #define A_GATHER 1.6 /* cycles for a lane of those that are wherever a register of numbers says, */
-#define WORDS 16 /* cycles for a register of two bytes a lane, up to seven apart, of runs of eight: shuffles and ors */
+#define WORDS 16 /* cycles for a register of two bytes a lane, up to seven apart, by shuffles of eight and ors */
 #define MANY_ROWS 1.5 /* times that five rows to seven in turns take, as they were measured */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
 
@@ -453,11 +453,12 @@ static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, i
  * without a gap; registers that a load's lanes are in. 0: it is not so. */
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
-    if (s->narrow || rows > KO_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
+    bool   words = !s->store && s->size == 2 && m->mask_registers;
+    if ((s->narrow && !words) || rows > KO_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
     if (s->store && s->gate) return 0;
     if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
     bool halves = rows == 2 || rows == 4;
-    if (!s->store && s->size == 2) return halves ? (m->mask_registers ? rows : 0) : rows < 8 ? WORDS : 0;
+    if (!s->store && s->size == 2) return words ? rows : halves || rows == 8 ? 0 : WORDS;
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
     for (int l = 0; l < h->nest->nloop; l++)
         if (h->lane[l] && l != lane && s->on & h->origin[l] && step_bytes(h, s, l) <= s->size && h->extent[l] == rows)

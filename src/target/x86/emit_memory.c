@@ -152,8 +152,8 @@ int kx_load_table(kx_writer *e, kn_ref load, const kx_table *t, int scratch) {
 
 /* The lanes of register d, and of x, that table k of the LOAD says, into d. */
 static kx_ins el_shuffle(kx_writer *e, kn_ref n, const kx_table *t, int d, int x) {
-    bool dbl = kn_dsize(kg_dtype(e->g, n)) == 8;
-    return kx_i3(dbl ? KX_VPERMT2PD : KX_VPERMT2PS, t->bytes, d, kx_load_table(e, n, t, e->v0), x);
+    static const kx_form_id form[] = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};
+    return kx_i3(form[kn_dsize(kg_dtype(e->g, n))], t->bytes, d, kx_load_table(e, n, t, e->v0), x);
 }
 
 /* Lanes `step` apart, of four or eight bytes, one by one: sixteen bytes, or two lanes, and those into the register.
@@ -193,17 +193,11 @@ static bool el_load_by_table(kx_writer *e, kn_ref n, int d, int64_t step, const 
     return true;
 }
 
-/* The largest distance of lanes that are shuffled to their places: further apart they are loaded one by one. */
-static int el_most_apart(const kx_writer *e, int dt, int w) {
-    if (!e->avx512) return kn_dsize(dt) == 4 ? 2 : 1;
-    return w == 16 ? KX_IN_TURNS : KX_APART;
-}
-
-/* Lanes `step` apart, of four or eight bytes: 2 to 4 runs of w, 8 of sixteen, of which nothing lies outside the buffer;
+/* Lanes `step` apart, of two bytes or more: 2 to 4 runs of w, 8 of sixteen, of which nothing lies outside the buffer;
  * each shuffle takes a run's lanes to their places. */
 static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins *m) {
     int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), before = kx_first_run(e->g, n, step);
-    int      bytes = w * size, place[16];
+    int      bytes = w * size, place[KN_MAX_LANES];
     kx_table table[KX_MAX_TABLES];
     kx_ins   first = el_further(m, -KN_MAX(before, 0) * size);
     if (!kx_tables_of(e->p, n, table)) {
@@ -744,7 +738,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_open_gate(e, n);
     }
     kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
-    int32_t place[KN_MAX_LANES];
+    int32_t  place[KN_MAX_LANES];
+    kx_table table[KX_MAX_TABLES];
     for (int l = 0; l < w && lanes; l++)
         place[l] = spot.stack ? (int32_t)kg_const_int(g, kg_at(g, spot.stack, (uint32_t)l)) : (int32_t)(l * spot.step);
     if (spot.places && el_looks_up(e, n, spot.places))
@@ -758,6 +753,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_put(e, kx_i3(KX_VPTESTMB_K, KN_MAX(16, w), d, e->v1, e->v1));
     } else if (lanes && dt == KN_BOOL)
         el_load_bools(e, d, w, &m);
+    else if (lanes && kn_dsize(dt) == 2 && spot.step > 1 && kx_tables_of(e->p, n, table))
+        el_load_apart(e, n, d, (int)spot.step, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step != 1 && kn_dsize(dt) < 4 && (spot.step != -1 || w * kn_dsize(dt) < 16))
         kx_load_narrow(e, n, d, spot.step, place, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step != 1 && w * kn_dsize(dt) < 16)
@@ -766,7 +763,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         ;
     else if (lanes && spot.step == -1)
         el_load_turned(e, d, kn_dsize(dt), w, &m), el_load_run(e, d, dt, w, NULL);
-    else if (lanes && spot.step > 1 && spot.step <= el_most_apart(e, dt, w))
+    else if (lanes && spot.step > 1 && spot.step <= kx_most_apart(e->avx512, kn_dsize(dt), w))
         el_load_apart(e, n, d, (int)spot.step, &m);
     else if (lanes && spot.step != 1)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);

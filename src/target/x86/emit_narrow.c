@@ -2,8 +2,8 @@
  *
  * Sixteen bytes of a register at a time. Those that lie near are in a few loads, of which a shuffle each takes what it
  * has to its places and makes the other places zero; nothing is read beyond the first lane and the last. Those that lie
- * far apart go one by one. AVX-512 narrows every second one where the buffer has all of the others.
- */
+ * far apart go one by one. AVX-512 narrows every second one where the buffer has all of the others, and shuffles words
+ * that are three to eight apart by tables (emit_memory.c). */
 #include "target/x86/emit.h"
 
 #include <string.h>

@@ -166,6 +166,9 @@ enum { KX_MAX_TABLES = KX_IN_TURNS };
 typedef struct kx_table {
     uint8_t bytes, at[64];
 } kx_table;
+/* The largest distance of w lanes of `size` bytes that are shuffled to their places: further apart they are loaded one
+ * by one. */
+int  kx_most_apart(bool avx512, int size, int w);
 int  kx_tables_of(const kx_plan *p, kn_ref n, kx_table *out); /* how many; 0: it is made otherwise */
 bool kx_same_table(const kx_table *a, const kx_table *b);
 int  kx_table_register(const kx_plan *p, kn_ref load, const kx_table *t); /* that holds it there, -1 none */

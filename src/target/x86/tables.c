@@ -25,6 +25,11 @@ int kx_find_places(int *place, int w, int step, int run, int before) {
     return start;
 }
 
+int kx_most_apart(bool avx512, int size, int w) {
+    if (!avx512) return size == 4 ? 2 : 1;
+    return w >= 16 ? KX_IN_TURNS : KX_APART;
+}
+
 int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t *start) {
     kx_spot a;
     int     w = (int)kg_numel(p->g, load), runs;
@@ -91,13 +96,14 @@ static int tb_signs(const kx_plan *p, kn_ref neg, kx_table *out) {
 static int tb_of_load(const kx_plan *p, kn_ref load, kx_table *out) {
     const kn_graph *g = p->g;
     kx_spot         a;
-    int             w = (int)kg_numel(g, load), size = kn_dsize(kg_dtype(g, load)), at[16];
+    int             w = (int)kg_numel(g, load), size = kn_dsize(kg_dtype(g, load)), at[KN_MAX_LANES];
     if (!p->avx512 || kg_op(g, load) != KN_OP_LOAD || !kx_is_lanes(g, load)) return 0;
     if (kx_is_cell(g, kg_at(g, load, 0))) return 0;
     kx_address_of(g, kg_at(g, load, 0), &a);
     if (p->value[load].part) return tb_of_parts(p, load, &a, w, out);
     bool masked = kg_nsrc(g, load) == 3 && kx_is_lanes(g, kg_at(g, load, 2));
-    if (a.places || size < 4 || w * size < 16 || kg_dtype(g, load) == KN_BOOL) return 0;
+    if (a.places || size < 2 || w * size < 16) return 0;
+    if (size == 2 && (masked || a.stack || a.step < 3)) return 0; /* emit_narrow.c does that */
     if (masked && (a.step < 2 || a.step > KX_APART)) return 0;
     if (a.stack) return tb_places(p, load, w, size, out);
     if (a.step == -1 && w > 4) {
@@ -105,7 +111,7 @@ static int tb_of_load(const kx_plan *p, kn_ref load, kx_table *out) {
         tb_put(out, at, w, size);
         return 1;
     }
-    if (a.step < 2 || a.step > (w == 16 ? KX_IN_TURNS : KX_APART)) return 0;
+    if (a.step < 2 || a.step > kx_most_apart(p->avx512, size, w)) return 0;
     if (!masked && a.step == 2 && w * size == 16 && size == 4) return 0; /* another shuffle does that */
     for (int run = 1; run < a.step; run++) {
         kx_find_places(at, w, (int)a.step, run, masked ? 0 : kx_first_run(g, load, (int)a.step));
