@@ -50,22 +50,24 @@ int kx_pace_ragged(const kx_plan *p, kn_ref off, int64_t disp, int size) {
 }
 
 /* Of the places where so many bytes may lie, the share that goes on to the next line. */
-static double share_across(const kx_ins *i) {
+static double share_across(const kx_ins *i, int bytes) {
     int step = (1 << OF_LINE) >> i->ragged;
-    return i->size > step ? (double)(i->size - step) / (1 << OF_LINE) : 0;
+    return bytes > step ? (double)(bytes - step) / (1 << OF_LINE) : 0;
 }
 
 void kx_pace_add(kx_pace *t, const kx_ins *i) {
     const kx_form *f    = &kx_forms[i->form];
     double         w    = i->size == 64 ? 2 : 1;
-    bool           load = false, store = false, vector = false;
+    bool           store = false, vector = false;
+    int            load = 0; /* bytes */
     for (int k = 0; k < f->count; k++) {
         const kx_kind *kind = KX_KIND_OF(f, k);
         vector |= kind->cls == KX_VEC || kind->cls == KX_MASK || kind->cls == KX_VSIB;
         if (i->reg[k] != KX_IN_MEM || kind->cls == KX_IMM || kind->cls == KX_REL || kind->cls == KX_FIXED) continue;
-        if (!kx_mem_bytes(kind, i->size)) continue; /* an address */
+        int bytes = kx_mem_bytes(kind, i->size);
+        if (!bytes) continue; /* an address */
         store |= (kx_role(i, k) & KX_DEF) != 0;
-        load |= (kx_role(i, k) & KX_USE) != 0;
+        if (kx_role(i, k) & KX_USE) load = i->broadcast ? 1 : bytes;
     }
     bool moves = f->op == KN_OP_INVALID && f->count == 2; /* to a register as it is, or each lane made longer */
     t->busy[KX_UNIT_FRONT] += PACE_FRONT * (f->flags & KXF_CALLS ? PACE_CALL : 1);
@@ -73,7 +75,7 @@ void kx_pace_add(kx_pace *t, const kx_ins *i) {
         t->busy[KX_UNIT_FRONT] += PACE_FRONT * PACE_GATHER * w;
         t->busy[KX_UNIT_LOAD] += PACE_LOAD * PACE_GATHER * w;
     } else if (load) {
-        t->busy[KX_UNIT_LOAD] += PACE_LOAD * (vector && !i->broadcast ? w * (1 + share_across(i)) : 1);
+        t->busy[KX_UNIT_LOAD] += PACE_LOAD * (load > 32 ? 2 : 1) * (1 + share_across(i, load));
     }
     if (store) t->busy[KX_UNIT_STORE] += vector ? PACE_VECTOR_STORE * w : PACE_STORE;
     if (f->vex == KXC_FMA || (f->op == KN_OP_MUL && kn_is_float(f->dt))) t->busy[KX_UNIT_MULTIPLY] += PACE_MULTIPLY * w;
