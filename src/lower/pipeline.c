@@ -252,7 +252,7 @@ enum { LONG_PS = 10000000 };
 /* whose instructions take more than this share of what was predicted, and of what they compute alone, unless it is
  * predicted to take less, which alone will do where the first one had to be narrowed. */
 #define SHARE_OF_CODE 0.5
-#define SHARE_OF_ARITHMETIC 1.1
+#define SHARE_OF_ARITHMETIC 1.15
 #define FAR_LONGER 2 /* times as long: nothing narrower is tried that spills less */
 
 static double code_ps(const kl_program *p, const kl_kernel *k) {
