@@ -19,7 +19,6 @@
 
 #include "rules_gen.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

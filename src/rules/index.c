@@ -379,6 +379,7 @@ kn_ref kn_rule_index_ne(kn_rw *rw, kn_ref n) {
 /* ---- lanes against a scalar
  * ------------------------------------------------------------------------------------------------------------- */
 
+/* Lanes s + l < c is l < c - s, of four bytes, where s and c are scalars: s is then added to no lane. */
 kn_ref kn_rule_index_lanes(kn_rw *rw, kn_ref n) {
     enum { FEW = 64 }; /* constants, which registers and memory hold */
     kn_graph *g      = rw->g;

@@ -737,7 +737,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         }
         kx_open_gate(e, n);
     }
-    kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);
+    kx_ins   m = el_place(e, kx_i(KX_MOV, 8), at);
     int32_t  place[KN_MAX_LANES];
     kx_table table[KX_MAX_TABLES];
     for (int l = 0; l < w && lanes; l++)

@@ -1,10 +1,10 @@
 /* pace.c - how long a kernel's instructions take, counted as they are written.
  *
  * Of each loop's body it is what keeps one of the processor's parts busy the longest: the front end, loads, stores, the
- * units of vectors, the divider; times how often the body runs. What waits for what and what the caches serve is left
- * out, optimize/cost.c predicts that: this tells lists of options apart whose code came out longer than predicted. The
- * rates are those of a Zen 4, whose units take 32 bytes at a time (AMD, Software Optimization Guide for the Zen4
- * Microarchitecture). */
+ * units of vectors and those of them that multiply, the divider; times how often the body runs. What waits for what and
+ * what the caches serve is left out, optimize/cost.c predicts that: this tells lists of options apart
+ * (lower/pipeline.c). The rates are those of a Zen 4, whose units take 32 bytes at a time (AMD, Software Optimization
+ * Guide for the Zen4 Microarchitecture). */
 #include "target/x86/emit.h"
 
 #include <string.h>

@@ -123,11 +123,11 @@ kn_ref kx_term(const kn_graph *g, kn_ref n, uint32_t k, bool *minus);
 int    kx_held_size(const kx_plan *p, int dtype); /* of a lane */
 int    kx_vec_bytes(const kx_plan *p, kn_ref n);
 kn_ref kx_root_of(const kn_graph *g, kn_ref place);
-/* INS: op and dtype; of a value the op it means */
 /* Scalars that are compared in four bytes, whatever a register has above them. */
 static inline bool kx_compares_low(int dtype) {
     return dtype == KN_I32 || dtype == KN_U32;
 }
+/* INS: op and dtype; of a value the op it means */
 static inline int kx_op(const kn_graph *g, kn_ref n) {
     int op = kg_op(g, n);
     return op == KN_OP_INS ? (int)kg_field(g, n, KN_F_INS_op) : op;
