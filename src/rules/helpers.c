@@ -78,10 +78,9 @@ bool kn_rule_meets(kn_rw *rw, kn_ref a, kn_ref b, kn_ref c) {
 }
 
 bool kn_rule_in_common(kn_rw *rw, kn_ref b, kn_ref c, kn_ref a) {
-    kn_graph      *g = rw->g;
-    int            rank, other, own;
-    const int64_t *dims = kg_shape(g, b, &rank), *same = kg_shape(g, c, &other), *of = kg_shape(g, a, &own);
-    if (!rank || rank != other || memcmp(dims, same, (size_t)rank * sizeof *dims)) return false;
+    int            rank, own;
+    const int64_t *dims = kg_shape(rw->g, b, &rank), *of = kg_shape(rw->g, a, &own);
+    if (!kg_same_shape(rw->g, b, c)) return false;
     for (int k = 0; k < rank && own == rank; k++)
         if (of[k] > dims[k]) return true;
     return false;
