@@ -79,6 +79,13 @@ int64_t kn_sat_mul(int64_t a, int64_t b);
 int64_t kn_floor_div(int64_t a, int64_t b);
 int64_t kn_floor_mod(int64_t a, int64_t b);
 
+/* An array of so many bytes begins at a multiple of this. Large ones are at one place or 1 KB and more apart within
+ * 4 KB: a processor takes a load for one of what a store before it writes when their lowest 12 bits agree, and loops
+ * load what lies a few lines behind what they stored. */
+static inline size_t kn_array_align(size_t bytes) {
+    return bytes < 16384 ? 128 : 1024;
+}
+
 /* For tables, which compare; in a hostile build it says next to nothing. */
 uint64_t kn_hash(const void *data, size_t size, uint64_t seed);
 /* For what was written and is read again: tells accidents, not attacks. */

@@ -8,16 +8,20 @@
 
 #include <string.h>
 
-enum { ALIGN = 128 };
+static int64_t temp_bytes(const kl_temp *t) { return t->size * kn_dsize(t->dtype); }
 
-static int64_t temp_bytes(const kl_temp *t) { return (t->size * kn_dsize(t->dtype) + ALIGN - 1) / ALIGN * ALIGN; }
+/* Where t can begin, at `from` or behind it. */
+static int64_t aligned(const kl_temp *t, int64_t from) {
+    int64_t align = (int64_t)kn_array_align((size_t)temp_bytes(t));
+    return kn_sat_add(from, align - 1) / align * align;
+}
 
 /* First fit among the live ones, which are in the order of their offsets: the place of t in that order. */
 static size_t first_fit(kl_program *p, kl_temp *t, const size_t *live, size_t nlive) {
     size_t at = 0;
     t->offset = 0;
     while (at < nlive && p->temp[live[at]].offset < kn_sat_add(t->offset, temp_bytes(t))) {
-        t->offset = p->temp[live[at]].offset + temp_bytes(&p->temp[live[at]]);
+        t->offset = aligned(t, p->temp[live[at]].offset + temp_bytes(&p->temp[live[at]]));
         at++;
     }
     return at;

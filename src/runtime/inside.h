@@ -99,8 +99,6 @@ struct kr_context {
     kn_stats      stats;
 };
 
-enum { KR_ALIGN = 128 };
-
 kr_buffer *kr_find(kr_context *rt, int64_t slot);
 /* A schedule for a callified program, whose allocator is the shared runtime's, from the cache or lowered and compiled;
  * takes p over in either case. */

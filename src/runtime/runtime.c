@@ -62,13 +62,13 @@ void kr_stats(kr_context *rt, kn_stats *out) {
 /* ---- buffers ------------------------------------------------------------------------------------------------- */
 
 void *kr_aligned(const kn_alloc *a, size_t bytes, void **block) {
-    size_t size = bytes + KR_ALIGN;
+    size_t align = kn_array_align(bytes), size = bytes + align;
     if (size < bytes || !(*block = kn_zalloc(a, size))) return NULL;
-    return (void *)(((uintptr_t)*block + KR_ALIGN - 1) & ~(uintptr_t)(KR_ALIGN - 1));
+    return (void *)(((uintptr_t)*block + align - 1) & ~(uintptr_t)(align - 1));
 }
 
 void kr_aligned_free(const kn_alloc *a, void *block, size_t bytes) {
-    if (block) kn_free(a, block, bytes + KR_ALIGN);
+    if (block) kn_free(a, block, bytes + kn_array_align(bytes));
 }
 
 kr_buffer *kr_find(kr_context *rt, int64_t slot) {
