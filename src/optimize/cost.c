@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum {
+    WAY         = 4096, /* bytes of an L1 that lie in one set with no other of them */
     JUMPS       = INT32_MAX,
     LATENCY     = 4, /* cycles until an accumulator can be added to again, of integers 1; */
     SHORT_CHAIN = 32, /* terms of which the next sum's begin meanwhile; */
@@ -639,6 +640,20 @@ static double with_rest(const ko_shape *h, int loop, int from) {
     return o->extent > o->tail ? (double)o->extent / (double)(o->extent - o->tail) : 1;
 }
 
+/* Of the lines that the site touches while the loops before `from` stand still, as many are those of one set of an L1
+ * as its ways do not hold. A way is as large as a page, as where a page begins is not known when it is looked up. */
+static bool overflows_set(const ko_shape *h, const ko_site *s, int from, const kn_machine *m) {
+    double lines = 1;
+    for (int l = 0; l < h->nest->nloop; l++) {
+        if (!(h->lane[l] || l >= from) || !(s->on & h->origin[l]) || (h->nchain && l == h->chain[0])) continue;
+        double step = step_bytes(h, s, l);
+        if (step < (double)m->line || step >= 1e18) continue;
+        int64_t apart = (int64_t)step & -(int64_t)step; /* sets are WAY / apart */
+        lines *= KN_MAX(h->extent[l] * (double)KN_MIN(apart, WAY) / WAY, 1);
+    }
+    return lines > (double)(m->cache[KN_L1] / WAY);
+}
+
 /* Bytes of its buffer that the site touches while the loops before `from` stand still; in whole lines where it jumps,
  * unless the loop just outside walks along them, and `along` asks for what of them is new. */
 static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m,
@@ -662,14 +677,15 @@ static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int
     return KN_MIN(elements * unit, b->bytes);
 }
 
-/* Of all buffers: what the sites of each touch, once. */
-static double touched_by_all(const ko_shape *h, ko_model *k, int from, const kn_machine *m, bool along) {
+/* Of all buffers: what the sites of each touch, once; more than any L1 holds where `sets` asks for its sets. */
+static double touched_by_all(const ko_shape *h, ko_model *k, int from, const kn_machine *m, bool along, bool sets) {
     double sum = 0;
     for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = 0;
     for (int i = 0; i < k->nsite; i++) {
         if (k->site[i].base < 0) continue;
         ko_base *b     = &k->base[k->site[i].base];
         double   bytes = touched(h, &k->site[i], b, from, m, along), more = bytes - b->most[0];
+        if (sets && overflows_set(h, &k->site[i], from, m)) sum += (double)m->cache[KN_L1];
         if (more > 0) sum += more, b->most[0] = bytes;
     }
     return sum;
@@ -691,10 +707,11 @@ static double fetches(const ko_shape *h, const ko_site *s, int from) {
  * along a cache holds what is new, not all. */
 static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, bool along, double *read, double *written) {
     int    from = 0, n = h->nest->nloop;
-    double held = touched_by_all(h, k, 0, m, along);
+    double held = touched_by_all(h, k, 0, m, along, false);
     for (int level = KN_L3; level >= KN_L1; level--) { /* the smaller the cache, the further in */
+        if (level == KN_L1) held = touched_by_all(h, k, from, m, along, true);
         while (from < n && (h->lane[from] || held > (double)m->cache[level]))
-            held = touched_by_all(h, k, ++from, m, along);
+            held = touched_by_all(h, k, ++from, m, along, level == KN_L1);
         read[level + 1] = written[level + 1] = 0;
         if (!from) continue; /* all of it lies there already */
         for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = k->base[b].most[1] = 0;
@@ -702,7 +719,8 @@ static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, bool al
             const ko_site *s = &k->site[i];
             if (s->base < 0) continue;
             ko_base *b        = &k->base[s->base];
-            double   bytes    = touched(h, s, b, from, m, true) * fetches(h, s, from);
+            bool     stay     = level != KN_L1 || !overflows_set(h, s, from, m);
+            double   bytes    = touched(h, s, b, from, m, stay) * fetches(h, s, from);
             if (s->picks && 4 * b->bytes < (double)m->cache[level]) bytes = KN_MIN(bytes, b->bytes); /* it stays */
             b->most[s->store] = KN_MAX(b->most[s->store], bytes);
         }

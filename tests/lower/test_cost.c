@@ -109,6 +109,21 @@ static void test_traffic(void) {
     subject_close(&s);
 }
 
+/* Lanes a page apart are lines of one set of an L1, which has fewer of it: a line is fetched for each element. One line
+ * more between two of them, and they stay. */
+static void test_sets(void) {
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    double            beyond[2] = {0};
+    const char       *turned[]  = {"%a = PARAM {slot=0} [1024, 256]\n%1 = NEG (PERMUTE {axes=(1, 0)} %a)\n",
+                                   "%a = PARAM {slot=0} [1040, 256]\n%1 = NEG (PERMUTE {axes=(1, 0)} %a)\n"};
+    for (int i = 0; i < KN_COUNT(turned); i++) {
+        if (subject_open(&s, turned[i])) beyond[i] = cost_under(&s, "SWAP:0:1 SPLIT:1:32:UPCAST", m).beyond;
+        subject_close(&s);
+    }
+    CHECK(beyond[0] > 4 * beyond[1]);
+}
+
 /* What factors leave over counts: a row less than a tile's costs that much less, and lanes that fill no register a
  * register for each power of two in them. */
 static void test_tails(void) {
@@ -194,6 +209,7 @@ int main(void) {
     RUN(test_product);
     RUN(test_tails);
     RUN(test_traffic);
+    RUN(test_sets);
     RUN(test_chains);
     RUN(test_folds);
     RUN(test_quick);
