@@ -69,7 +69,8 @@ static void explain_kernel(const kl_program *p, const kl_kernel *k) {
         else kn_str_putf(p->explain, "%d %s", (int)i, k->name);
     }
     if (k->choice.narrow) kn_str_putf(p->explain, ", narrowed %d times for want of registers", k->choice.narrow);
-    if (k->choice.lanes) kn_str_puts(p->explain, ", of other lanes, whose code is shorter");
+    if (k->choice.lanes > 0) kn_str_puts(p->explain, ", of other lanes, whose code is shorter");
+    if (k->choice.lanes < 0) kn_str_puts(p->explain, ", with no rows joined, whose code is shorter");
     kn_str_putf(p->explain, "\n    %-18s %12s  %s\n", "lanes", "accesses", ko_cost_columns);
 }
 

@@ -5,6 +5,7 @@
  * the lanes. The outermost loop goes to threads. */
 #include "optimize/view.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define AS_FEW 1.1 /* times as many */
@@ -285,7 +286,7 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         n       = list_for(&w, lane, opts, cap);
         ko_predict(model, &nest, v->machine, c);
     }
-    if (lane >= 0 && v->nest->origin[lane].extent < v->lanes) {
+    if (lane >= 0 && v->nest->origin[lane].extent < v->lanes && !v->unjoined) {
         int joined = weigh_other(v, model, lane, false, opts, cap, c);
         if ((*turned = joined > 0)) return joined;
     }
@@ -365,17 +366,21 @@ static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
     return best;
 }
 
-/* The lanes that are predicted to take the least beside the chosen ones. */
-static void tell_others(const double *ps, int n, int chosen, ko_choice *choice) {
+/* The lanes that are predicted to take the least beside the chosen ones; `unjoined`: what those take whose rows are not
+ * joined, 0 where none are. */
+static void tell_others(const double *ps, int n, int chosen, double unjoined, ko_choice *choice) {
     for (int k = 0; k < KO_OTHERS; k++) {
-        int best = -1;
-        for (int lane = 0; lane < n; lane++) {
-            bool told = lane == chosen + 1 || ps[lane] <= 0;
-            for (int j = 0; j < k; j++) told |= choice->other[j] == lane + 1;
-            if (!told && (best < 0 || ps[lane] < ps[best])) best = lane;
+        int    best  = 0;
+        double least = 0;
+        for (int lane = -1; lane < n - 1; lane++) {
+            double t    = lane == chosen ? unjoined : ps[lane + 1];
+            int    what = lane == chosen ? -(lane + 2) : lane + 2;
+            bool   told = t <= 0;
+            for (int j = 0; j < k; j++) told |= choice->other[j] == what;
+            if (!told && (!best || t < least)) best = what, least = t;
         }
-        choice->other[k]    = best + 1;
-        choice->other_ps[k] = best < 0 ? 0 : ps[best];
+        choice->other[k]    = best;
+        choice->other_ps[k] = least;
     }
 }
 
@@ -414,17 +419,22 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
     kn_fault no = {0};
     choice->ps  = 0;
     if (!ko_nest(g, sink, &nest, &no)) return 0;
-    ko_view v = {.g = g, .nest = &nest, .machine = m, .narrow = choice->narrow};
+    ko_view v = {.g = g, .nest = &nest, .machine = m, .narrow = choice->narrow, .unjoined = choice->lanes < 0};
     if (!ko_look(&v, sink, f)) return 0;
     ko_find_tile(&v);
     ko_model *model = ko_model_new(g, sink, &nest, f);
     int       n     = 0;
     if (model) {
-        int lane = choice->lanes ? choice->lanes - 2 : choose_lane(&v, model, ps);
-        tell_others(ps, v.outputs + 1, lane, choice);
+        int lane = choice->lanes ? abs(choice->lanes) - 2 : choose_lane(&v, model, ps);
         if (explain) explain_lanes(&v, model, lane, explain);
-        ko_cost c;
-        n   = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
+        ko_cost c, unjoined = {0};
+        n = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
+        if (!choice->lanes && has_op(opts, n, KN_OPT_JOIN)) {
+            kn_opt list[KN_MAX_OPTS];
+            v.unjoined = true;
+            weigh_lane(&v, model, lane, NULL, list, KN_MAX_OPTS, &unjoined, &(bool){false});
+        }
+        tell_others(ps, v.outputs + 1, lane, unjoined.ps, choice);
         choice->ps         = c.ps;
         choice->arithmetic = c.arithmetic;
         choice->beyond     = c.beyond;

@@ -124,7 +124,7 @@ kn_ref ko_apply(kn_graph *g, kn_ref sink, const kn_nest *nest, ko_panels *panels
 /* What is asked of a choice, and what it tells of itself. `narrow`, up to KO_NARROWEST: how often the target has found
  * the kernel to hold more than there are registers; then it is of fewer rows and vectors at a time, beyond
  * KO_WHOLE_VECTORS of parts of vectors. `lanes`: 2 and the number of the output loop (origin) whose lanes it is to
- * have, 1: those of the sums, 0: whichever seem best. */
+ * have, 1: those of the sums, 0: whichever seem best; below 0: the same with no rows joined. */
 enum { KO_WHOLE_VECTORS = 4, KO_NARROWEST = 6, KO_OTHERS = 2 };
 typedef struct ko_choice {
     int    narrow, lanes;

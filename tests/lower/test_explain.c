@@ -142,6 +142,23 @@ static void test_other_lanes(void) {
 #endif
 }
 
+/* Short rows of windows that are joined are the same lanes unjoined where that code is shorter. */
+static void test_unjoined(void) {
+#if KN_TARGET_X86
+    kn_str s;
+    explain_for("x86:avx512",
+                "%x = RESHAPE (PARAM {slot=0} [475722]) [6099, 1, 6, 1, 13]\n"
+                "%e = EXPAND (PAD %x [0, 0, 0, 0, 0] [6099, 1, 7, 1, 14]) [6099, 2, 7, 2, 14]\n"
+                "%r = RESHAPE (PAD (RESHAPE %e [6099, 14, 28]) [0, 0, 0] [6099, 16, 30]) [6099, 2, 8, 2, 15]\n"
+                "%s = SHRINK %r [0, 0, 0, 0, 0] [6099, 2, 5, 2, 12]\n"
+                "%1 = MUL (REDUCE {op=ADD, axes=(1, 3)} %s) 0.25:f32\n",
+                NULL, &s);
+    says(kn_str_c(&s), "options of kernel", "with no rows joined, whose code is shorter");
+    CHECK(!strstr(line_with(kn_str_c(&s), "> loop 2 of 12"), "JOIN"));
+    kn_str_free(&s);
+#endif
+}
+
 /* Costs follow the machine's table, and columns stand one below the other. */
 static void test_columns(void) {
     kn_str s;
@@ -182,6 +199,7 @@ int main(void) {
     RUN(test_options);
     RUN(test_streams);
     RUN(test_other_lanes);
+    RUN(test_unjoined);
     RUN(test_columns);
     RUN(test_book);
     return check_result();
