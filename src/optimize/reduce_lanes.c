@@ -167,9 +167,10 @@ static bool lanes_of_sum(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, 
 
 /* A reduction's loop in rounds of w lanes that follow one another, the last one under a mask where there are such. */
 static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int cap) {
-    if (!lanes_of_sum(v, o, w, v->nest->origin[o].extent % w != 0, opts, n, cap)) return false;
+    const kn_origin *sum = &v->nest->origin[o];
+    if (!lanes_of_sum(v, o, w, sum->moving || sum->extent % w != 0, opts, n, cap)) return false;
     int at = ko_position(v->nest, o, KN_AXIS_REDUCE);
-    if (at >= 0 && v->nest->loop[at].extent > 1)
+    if (at >= 0 && v->nest->loop[at].extent > 1 && !sum->moving)
         ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
     return true;
 }
@@ -200,7 +201,7 @@ static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes;
     if (e < 2 * l || e > SUM_ROUNDS * l || v->narrow) return false;
     if (kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
-    if (e < 8 * l && __builtin_popcountll((unsigned long long)(e % l)) == 1)
+    if (e < 8 * l && !v->nest->origin[o].moving && __builtin_popcountll((unsigned long long)(e % l)) == 1)
         return ko_split(v, ko_position(v->nest, o, KN_AXIS_REDUCE), e, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
