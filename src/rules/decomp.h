@@ -19,6 +19,7 @@ kn_ref kn_decomp_trunc(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_divide(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_round(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_round_f64(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_round_int(kn_rw *rw, kn_ref n);
 /* x is what kn_decomp_round makes for a CAST to that dtype, which then changes nothing. */
 bool kn_decomp_is_rounded(kn_graph *g, kn_ref x, int dtype);
 

@@ -63,3 +63,21 @@ kn_ref kn_decomp_round_f64(kn_rw *rw, kn_ref node) {
     R odd  = xp_if(g, xp_ne(g, back, x), xp_or(g, down, one), bits);
     return kg_cast(g, xp_as(g, odd, KN_F32), kg_dtype(g, node));
 }
+
+/* CAST of integers of four or eight bytes, rounded once. By way of f32, of all floats but bf16: what f32 rounds is beyond
+ * their greatest number. bf16 is made of a float that has all digits, of which large numbers' lowest ones are one that is
+ * set where they are not 0: it lies between the same two of bf16, and nearer to the same. */
+kn_ref kn_decomp_round_int(kn_rw *rw, kn_ref node) {
+    kn_graph *g    = rw->g;
+    R         x    = kg_at(g, node, 0);
+    int       dt   = kg_dtype(g, x), to = kg_dtype(g, node);
+    bool      wide = kn_dsize(dt) == 8;
+    int64_t   exact = (int64_t)1 << (wide ? 53 : 24), rest = ((int64_t)1 << (wide ? 12 : 9)) - 1;
+    if (to != KN_BF16 || (kg_min(g, x) > -exact && kg_max(g, x) < exact)) return kg_cast(g, kg_cast(g, x, KN_F32), to);
+    R zero = kg_int(g, dt, 0), low = xp_and(g, x, kg_int(g, dt, rest));
+    R odd  = xp_if(g, xp_ne(g, low, zero), kg_int(g, dt, (rest + 1) / 2), zero);
+    R much = xp_lt(g, kg_int(g, dt, exact), x);
+    if (kn_dtypes[dt].kind == 'I') much = xp_or(g, much, xp_lt(g, x, kg_int(g, dt, -exact)));
+    R all = xp_if(g, much, xp_or(g, xp_xor(g, x, low), odd), x);
+    return kg_cast(g, kg_cast(g, all, wide ? KN_F64 : KN_F32), to);
+}
