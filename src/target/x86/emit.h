@@ -22,7 +22,8 @@ typedef enum kx_helper {
 
 /* pace.c: how long what is written takes. */
 typedef enum kx_unit {
-    KX_UNIT_FRONT, KX_UNIT_LOAD, KX_UNIT_STORE, KX_UNIT_VECTOR, KX_UNIT_MULTIPLY, KX_UNIT_DIVIDER, KX_UNITS
+    KX_UNIT_FRONT, KX_UNIT_LOAD, KX_UNIT_STORE, KX_UNIT_VECTOR, KX_UNIT_MULTIPLY, KX_UNIT_SHUFFLE, KX_UNIT_DIVIDER,
+    KX_UNITS
 } kx_unit;
 typedef struct kx_pace {
     double busy[KX_UNITS]; /* cycles, of the body in hand, */

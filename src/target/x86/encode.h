@@ -93,7 +93,8 @@ enum { /* flags of a form */
     KXF_SELECT   = 1 << 26, /* the mask selects between the sources; without {z} the destination is not read */
     KXF_CALLS    = 1 << 27, /* call, vzeroupper: registers beyond the operands change */
     KXF_INRANGE  = 1 << 28, /* the meaning holds where the count is below the width, or the value fits the result */
-    KXF_UNSIGNED = 1 << 29  /* integers of dtype VOID are unsigned; otherwise signed */
+    KXF_UNSIGNED = 1 << 29, /* integers of dtype VOID are unsigned; otherwise signed */
+    KXF_SHUFFLES = 1 << 30  /* moves lanes from place to place */
 };
 /* clang-format on */
 

@@ -61,6 +61,7 @@ enum { KXW_W00 = 0, KXW_W11 = 3, KXW_W01 = 2, KXW_WS = 4 }; /* bit 0 VEX, bit 1 
 #define TOREG KXF_TOREG
 #define SWAPQ KXF_SWAPQ
 #define UNSIGNED KXF_UNSIGNED
+#define SHUFFLES KXF_SHUFFLES
 
 #define COMMON(NAME, MNEMONIC, PREFIX, MAP, OPCODE, DIGIT, PLACES, A, B, C, D, SIZES, FLAGS, OP, MEANING) \
     .name = #NAME, .mnemonic = MNEMONIC, .places = PLACES, .meaning = MEANING, .flags = FLAGS, \
@@ -124,6 +125,7 @@ const kx_form kx_forms[KX_NFORMS] = {
 #undef TOREG
 #undef SWAPQ
 #undef UNSIGNED
+#undef SHUFFLES
 
 const kx_kind kx_kinds[KXK_COUNT] = {
 #define S KX_S

@@ -1,8 +1,8 @@
 /* pace.c - how long a kernel's instructions take, counted as they are written.
  *
  * Of each loop's body it is what keeps one of the processor's parts busy the longest: the front end, loads, stores, the
- * units of vectors and those of them that multiply, the divider; times how often the body runs. What waits for what and
- * what the caches serve is left out, optimize/cost.c predicts that: this tells lists of options apart
+ * units of vectors and those of them that multiply, or move lanes, the divider; times how often the body runs. What
+ * waits for what and what the caches serve is left out, optimize/cost.c predicts that: this tells lists of options apart
  * (lower/pipeline.c). The rates are those of a Zen 4, whose units take 32 bytes at a time (AMD, Software Optimization
  * Guide for the Zen4 Microarchitecture). */
 #include "target/x86/emit.h"
@@ -15,8 +15,9 @@
 #define PACE_VECTOR_STORE 1.0 /* of 32 bytes and less of a vector; */
 #define PACE_VECTOR (1.0 / 3) /* for what is computed of them: instructions go to two, three or all of four units, */
 #define PACE_MULTIPLY 0.5     /* of which two multiply floats; */
+#define PACE_SHUFFLE 0.5      /* and two move lanes; */
 #define PACE_DIVIDE 4.0       /* for quotients and roots */
-#define PACE_GATHER 8.0       /* loads of a gather, for 32 bytes */
+#define PACE_GATHER 3.5       /* loads, or stores, that a lane of a gather or a scatter takes as long as */
 #define PACE_CALL 50.0        /* instructions of a helper */
 
 enum { OF_LINE = 6 }; /* a line is 1 << OF_LINE bytes */
@@ -59,10 +60,11 @@ void kx_pace_add(kx_pace *t, const kx_ins *i) {
     const kx_form *f    = &kx_forms[i->form];
     double         w    = i->size == 64 ? 2 : 1;
     bool           store = false, vector = false;
-    int            load = 0; /* bytes */
+    int            load = 0, lanes = 0; /* load: bytes; lanes: of the last vector */
     for (int k = 0; k < f->count; k++) {
         const kx_kind *kind = KX_KIND_OF(f, k);
         vector |= kind->cls == KX_VEC || kind->cls == KX_MASK || kind->cls == KX_VSIB;
+        if (kind->cls == KX_VEC && f->dt != KN_VOID) lanes = kx_reg_bytes(kind, i->size) / kn_dsize(f->dt);
         if (i->reg[k] != KX_IN_MEM || kind->cls == KX_IMM || kind->cls == KX_REL || kind->cls == KX_FIXED) continue;
         int bytes = kx_mem_bytes(kind, i->size);
         if (!bytes) continue; /* an address */
@@ -72,13 +74,14 @@ void kx_pace_add(kx_pace *t, const kx_ins *i) {
     bool moves = f->op == KN_OP_INVALID && f->count == 2; /* to a register as it is, or each lane made longer */
     t->busy[KX_UNIT_FRONT] += PACE_FRONT * (f->flags & KXF_CALLS ? PACE_CALL : 1);
     if (f->flags & (KXF_GATHER | KXF_SCATTER)) {
-        t->busy[KX_UNIT_FRONT] += PACE_FRONT * PACE_GATHER * w;
-        t->busy[KX_UNIT_LOAD] += PACE_LOAD * PACE_GATHER * w;
+        t->busy[KX_UNIT_FRONT] += PACE_FRONT * PACE_GATHER * lanes;
+        t->busy[KX_UNIT_LOAD] += PACE_LOAD * PACE_GATHER * lanes;
     } else if (load) {
         t->busy[KX_UNIT_LOAD] += PACE_LOAD * (load > 32 ? 2 : 1) * (1 + share_across(i, load));
     }
     if (store) t->busy[KX_UNIT_STORE] += vector ? PACE_VECTOR_STORE * w : PACE_STORE;
     if (f->vex == KXC_FMA || (f->op == KN_OP_MUL && kn_is_float(f->dt))) t->busy[KX_UNIT_MULTIPLY] += PACE_MULTIPLY * w;
+    if (f->flags & KXF_SHUFFLES) t->busy[KX_UNIT_SHUFFLE] += PACE_SHUFFLE * w;
     if (f->op == KN_OP_DIV || f->op == KN_OP_SQRT) t->busy[KX_UNIT_DIVIDER] += PACE_DIVIDE * w;
     else if (vector && !((load || store) && moves)) t->busy[KX_UNIT_VECTOR] += PACE_VECTOR * w;
 }
