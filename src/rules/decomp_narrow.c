@@ -65,8 +65,8 @@ kn_ref kn_decomp_round_f64(kn_rw *rw, kn_ref node) {
 }
 
 /* CAST of integers of four or eight bytes, rounded once. By way of f32, of all floats but bf16: what f32 rounds is
- * beyond their greatest number. bf16 is made of a float that has all digits, of which large numbers' lowest ones are one
- * that is set where they are not 0: it lies between the same two of bf16, and nearer to the same. */
+ * beyond their greatest number. bf16 is made of a float that has all digits, of which large numbers' lowest ones are
+ * one that is set where they are not 0: it lies between the same two of bf16, and nearer to the same. */
 kn_ref kn_decomp_round_int(kn_rw *rw, kn_ref node) {
     kn_graph *g    = rw->g;
     R         x    = kg_at(g, node, 0);
