@@ -395,7 +395,13 @@ static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     int64_t   step = a->coef[d->rank - 1], p = cm_constant_part(a, d, row, from) & (step - 1);
     if ((step != 4 && step != 8) || kn_dsize(dt) < 4 || !kx_alternates(c->avx512, dt, w)) return 0;
     if (step == 8 && !c->avx512) return 0;
-    if (kg_min(g, idx) < p || kg_max(g, idx) > kg_numel(g, kg_storage(g, a->buffer)) - step + p) return 0;
+    int64_t before = cm_constant_part(a, d, row, 0) - a->base, behind = -before; /* of the row, in the tile */
+    for (int i = 0; i < d->rank - 1; i++) {
+        int64_t last = a->coef[i] * (d->dims[i] - 1);
+        *(last < 0 ? &before : &behind) += last < 0 ? -last : last;
+    }
+    if (kg_min(g, idx) + before < p) return 0;
+    if (kg_max(g, idx) - behind > kg_numel(g, kg_storage(g, a->buffer)) - step + p) return 0;
     for (int k = 0; k < step / 2; k++)
         if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, 2 * w * k - p + p % 2, w, 2)))) return 0;
     for (int64_t by = 2; by < step; by *= 2)
