@@ -1,8 +1,8 @@
 /* pace.c - how long a kernel's instructions take, counted as they are written.
  *
- * Of each loop's body it is what keeps one of the processor's parts busy the longest: the front end, loads, stores,
- * the units of vectors and those that multiply, or move lanes, the divider; times how often the body runs. What
- * waits for what and what the caches serve is left out, optimize/cost.c predicts that: this tells lists of options apart
+ * Of each loop's body it is what keeps one of the processor's parts busy the longest: the front end, loads, stores, the
+ * units of vectors and those that multiply, or move lanes, the divider; times how often the body runs. What waits for
+ * what and what the caches serve is left out, optimize/cost.c predicts that: this tells lists of options apart
  * (lower/pipeline.c). The rates are those of a Zen 4, whose units take 32 bytes at a time (AMD, Software Optimization
  * Guide for the Zen4 Microarchitecture). */
 #include "target/x86/emit.h"
