@@ -3,6 +3,7 @@
 
 enum {
     NARROW_ROWS = 14, SHORT_ROWS = 16, GATED_ROWS = 10, /* registers high */
+    ROWS_IN_LINE = 8, /* registers of rows that share lines, beside others that are put in turns */
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
@@ -360,6 +361,19 @@ int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
     return best;
 }
 
+/* Rows that are put in turns, each lane of which is read in a line of its own: those of a loop that are beside them in the
+ * line come with them, as many as there are registers for. */
+static void rows_in_line(ko_view *v, int lane, int row, int64_t rows, int64_t w, kn_opt *opts, int *n, int cap) {
+    int64_t some;
+    bool    turns = false;
+    for (int i = 0; i < v->naccess; i++)
+        turns |= ko_rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[row];
+    int o = turns && v->outputs == v->nest->norigin ? ko_row_of_lines(v, lane, lane, &some) : -1;
+    if (o < 0 || o == row || v->narrow > 1) return;
+    while (some > 1 && some * rows * ko_lane_vectors(v, w) > ROWS_IN_LINE >> v->narrow) some /= 2;
+    if (some > 1) ko_split(v, ko_position(v->nest, o, -1), some, KN_AXIS_UPCAST, opts, n, cap);
+}
+
 /* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1
  * none. */
 static int short_row(const ko_view *v, int lane, int64_t *rows) {
@@ -493,6 +507,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         int64_t some;
         int     second = product && !by_rows && !shares ? rows_beside(v, lane, row, rows, w, &some) : -1;
         if (second >= 0) ko_split(v, ko_position(nest, second, -1), some, KN_AXIS_UPCAST, opts, n, cap);
+        if (v->turned) rows_in_line(v, lane, row, rows, w, opts, n, cap);
         int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);

@@ -159,6 +159,19 @@ static void test_moving_bound(void) {
 #endif
 }
 
+/* Beside rows that are put in turns come those that lie in the same lines of what is read. */
+static void test_rows_in_line(void) {
+#if KN_TARGET_X86
+    kn_str s;
+    explain_for("x86:avx512",
+                "%x = DIV (CAST {f32} (PARAM {slot=0, dtype=u8} [2, 475, 35, 3])) 5.0:f32\n"
+                "%1 = LOAD {space=GLOBAL} (PERMUTE {axes=(3, 2, 1, 0)} %x)\n",
+                NULL, &s);
+    says(kn_str_c(&s), "> loop 2 of 475", "  SWAP:2:3 SPLIT:0:3:UPCAST SPLIT:2:2:UPCAST SPLIT:3:16:UPCAST");
+    kn_str_free(&s);
+#endif
+}
+
 /* Short rows of windows that are joined are the same lanes unjoined where that code is shorter. */
 static void test_unjoined(void) {
 #if KN_TARGET_X86
@@ -217,6 +230,7 @@ int main(void) {
     RUN(test_streams);
     RUN(test_other_lanes);
     RUN(test_moving_bound);
+    RUN(test_rows_in_line);
     RUN(test_unjoined);
     RUN(test_columns);
     RUN(test_book);
