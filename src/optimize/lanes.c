@@ -361,8 +361,8 @@ int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
     return best;
 }
 
-/* Rows that are put in turns, each lane of which is read in a line of its own: those of a loop that are beside them in the
- * line come with them, as many as there are registers for. */
+/* Rows that are put in turns, each lane of which is read in a line of its own: those of a loop that are beside them in
+ * the line come with them, as many as there are registers for. */
 static void rows_in_line(ko_view *v, int lane, int row, int64_t rows, int64_t w, kn_opt *opts, int *n, int cap) {
     int64_t some;
     bool    turns = false;
