@@ -315,15 +315,6 @@ static bool folds_few(const ko_view *v) {
     return few;
 }
 
-/* Floats of two bytes, which are converted: one by one that takes longer than the model knows. */
-static bool reads_halves(const ko_view *v) {
-    for (int i = 0; i < v->naccess; i++) {
-        int dt = kg_dtype(v->g, v->access[i].node);
-        if (kn_is_float(dt) && kn_dsize(dt) < 4) return true;
-    }
-    return false;
-}
-
 static bool has_op(const kn_opt *opts, int n, kn_opt_op op) {
     for (int k = 0; k < n; k++)
         if (opts[k].op == op) return true;
@@ -351,7 +342,7 @@ static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
     double  again = joined && !sums && c.arithmetic > c.memory ? c.arithmetic : 0, whole = c.ps;
     bool   short_folds = first < 0 && folds_few(v);
     bool   product = v->outputs + 1 == v->nest->norigin && !v->nlimit && find_row(v, first) >= 0;
-    bool   part    = first >= 0 && v->nest->origin[first].extent < v->lanes && !reads_halves(v);
+    bool   part    = first >= 0 && v->nest->origin[first].extent < v->lanes && !ko_reads_halves(v);
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         n         = weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);

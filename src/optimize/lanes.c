@@ -150,6 +150,15 @@ static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     return ko_lane_vectors(v, e % w) > w / v->lanes && panel_of(v, lane, row, w) < 0;
 }
 
+/* A product's row that is less than a register, and more than one piece of one: a piece of so many lanes, under a mask.
+ * 0: it is none. */
+static int64_t masked_row(const ko_view *v, int lane, int row) {
+    int64_t e = v->nest->origin[lane].extent, w = 1;
+    while (w < e) w *= 2;
+    bool pieces = e < v->lanes && w != e && v->machine->mask_registers && !v->ngate;
+    return pieces && side_by_side(v, lane) && !ko_reads_halves(v) && masks_rest(v, lane, row, w) ? w : 0;
+}
+
 /* A product's row of a few registers and a rest goes as one: a tile of the rest alone would read all that it broadcasts
  * once more. Rows of the tile then; 0: there are fewer than three, or it is no such row. */
 static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
@@ -501,6 +510,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (by_rows) rows = 1, w = FEW_ROWS_VECTORS * v->lanes;
     bool shares = product && !rows && w >= v->lanes && ko_shared_terms(v, row) >= 0;
     if (shares) w = v->lanes; /* more rows share their terms */
+    if (product && !rows && !by_rows && (held = masked_row(v, lane, row))) w = held;
     if (row >= 0) {
         int64_t most = shares && ko_is_gated(v, row) ? GATED_ROWS : INT64_MAX;
         if (!rows) rows = ko_tile_rows(nest->origin[row].extent, KN_MIN(most, most_rows(v, lane, w)));
@@ -519,7 +529,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
     if (!product || by_rows || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
-        ko_split(v, at, w, KN_AXIS_UPCAST, opts, n, cap);
+        ko_split(v, at, KN_MIN(w, e), KN_AXIS_UPCAST, opts, n, cap);
     int64_t part = w / (v->byte_products ? 4 : 2); /* there products are loaded and stored sixteen at a time */
     if (halves) ko_split(v, ko_position(nest, lane, KN_AXIS_UPCAST), part, KN_AXIS_UPCAST, opts, n, cap);
     if (product) panels(v, lane, row, w, opts, n, cap);

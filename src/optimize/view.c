@@ -168,6 +168,14 @@ void ko_find_tile(ko_view *v) {
     if (carried && nest->origin[0].carried) v->tile = 0; /* nothing stands around the loop that must run in order */
 }
 
+bool ko_reads_halves(const ko_view *v) {
+    for (int i = 0; i < v->naccess; i++) {
+        int dt = kg_dtype(v->g, v->access[i].node);
+        if (kn_is_float(dt) && kn_dsize(dt) < 4) return true;
+    }
+    return false;
+}
+
 bool ko_may_be_lane(const ko_view *v, int o) {
     return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2 && !stays_loop(v, o);
 }

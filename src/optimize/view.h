@@ -54,6 +54,8 @@ void ko_find_tile(ko_view *v);
  * element; INT64_MAX: no such number. */
 int64_t ko_stride_in(const ko_view *v, const ko_access *a, int origin);
 bool    ko_may_be_lane(const ko_view *v, int o);
+/* Floats of two bytes, which are converted: one by one that takes longer than the model knows. */
+bool    ko_reads_halves(const ko_view *v);
 int64_t ko_terms(const ko_view *v); /* of all sums in it, multiplied; 1: there are none */
 bool    ko_is_gated(const ko_view *v, int origin); /* a LOAD asks whether it may, by that loop's number */
 /* The loop whose rows a store puts in turns, lane by lane; all of it, and nothing else, lies between two lanes. Of sums

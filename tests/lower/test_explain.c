@@ -159,6 +159,26 @@ static void test_moving_bound(void) {
 #endif
 }
 
+/* A product's row of seven is eight lanes under a mask; of four there is nothing to leave out. */
+static void test_masked_row(void) {
+#if KN_TARGET_X86
+    static const struct {
+        const char *text, *options;
+    } of[] = {{"%a = PARAM {slot=0} [345, 29]\n%b = PARAM {slot=1} [29, 7]\n"
+               "%1 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %a [345, 29, 1]) (RESHAPE %b [1, 29, 7]))\n",
+               "SPLIT:2:8:UPCAST:MASK"},
+              {"%a = PARAM {slot=0} [345, 29]\n%b = PARAM {slot=1} [29, 4]\n"
+               "%1 = REDUCE {op=ADD, axes=(1)} (MUL (RESHAPE %a [345, 29, 1]) (RESHAPE %b [1, 29, 4]))\n",
+               "SPLIT:2:4:UPCAST SPLIT"}};
+    for (int i = 0; i < KN_COUNT(of); i++) {
+        kn_str s;
+        explain_for("x86:avx512", of[i].text, NULL, &s);
+        says(kn_str_c(&s), "loop 1 of ", of[i].options);
+        kn_str_free(&s);
+    }
+#endif
+}
+
 /* Beside rows that are put in turns come those that lie in the same lines of what is read. */
 static void test_rows_in_line(void) {
 #if KN_TARGET_X86
@@ -231,6 +251,7 @@ int main(void) {
     RUN(test_other_lanes);
     RUN(test_moving_bound);
     RUN(test_rows_in_line);
+    RUN(test_masked_row);
     RUN(test_unjoined);
     RUN(test_columns);
     RUN(test_book);
