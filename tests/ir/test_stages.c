@@ -182,7 +182,7 @@ fault:
 }
 
 static bool run_kernels(program *q, const kd_unit *u, int parts) {
-    char  *temp = aligned_alloc(128, (size_t)q->p.temp_bytes + 128);
+    char  *temp = aligned_alloc(128, ((size_t)q->p.temp_bytes + 255) / 128 * 128);
     void **bufs = calloc(MAX_SLOTS * 4, sizeof *bufs);
     if (!CHECK(temp && bufs)) return false;
     for (size_t i = 0; i < q->p.ncall; i++) {
