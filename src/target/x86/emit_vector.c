@@ -187,12 +187,12 @@ static bool en_is_number(const kx_writer *e, kn_ref n, bool zero) { /* a constan
     return v == v && (zero || v != 0);
 }
 
-/* vmax gives its second source if either is NaN or they are equal. Of equal ones, 0 and -0, the dialect takes the
- * first: so max(a, b) is vmax(b, a), and what is left to see to is a NaN in b. d is no source. */
 static bool en_is_negated(const kx_writer *e, kn_ref x, kn_ref of) {
     return kg_op(e->g, x) == KN_OP_INS && kx_op(e->g, x) == KN_OP_NEG && en_src(e, x, 0) == of;
 }
 
+/* vmax gives its second source if either is NaN or they are equal. Of equal ones, 0 and -0, the dialect takes the
+ * first: so max(a, b) is vmax(b, a), and what is left to see to is a NaN in b. d is no source. */
 static void en_extreme_real(kx_writer *e, kn_ref n, int bytes) {
     bool       max = kx_op(e->g, n) == KN_OP_MAX, dbl = kg_dtype(e->g, n) == KN_F64;
     kx_form_id form = max ? dbl ? KX_VMAXPD : KX_VMAXPS : dbl ? KX_VMINPD : KX_VMINPS;

@@ -56,15 +56,21 @@ static double share_across(const kx_ins *i, int bytes) {
     return bytes > step ? (double)(bytes - step) / (1 << OF_LINE) : 0;
 }
 
+/* Of a gather or a scatter, whose data are its one vector, or of AVX2 as long as its mask. */
+static int lanes_moved(const kx_form *f, int size) {
+    int k = 0;
+    while (KX_KIND_OF(f, k)->cls != KX_VEC) k++;
+    return kx_reg_bytes(KX_KIND_OF(f, k), size) / kn_dsize(f->dt);
+}
+
 void kx_pace_add(kx_pace *t, const kx_ins *i) {
     const kx_form *f    = &kx_forms[i->form];
     double         w    = i->size == 64 ? 2 : 1;
     bool           store = false, vector = false;
-    int            load = 0, lanes = 0; /* load: bytes; lanes: of the last vector */
+    int            load = 0; /* bytes */
     for (int k = 0; k < f->count; k++) {
         const kx_kind *kind = KX_KIND_OF(f, k);
         vector |= kind->cls == KX_VEC || kind->cls == KX_MASK || kind->cls == KX_VSIB;
-        if (kind->cls == KX_VEC && f->dt != KN_VOID) lanes = kx_reg_bytes(kind, i->size) / kn_dsize(f->dt);
         if (i->reg[k] != KX_IN_MEM || kind->cls == KX_IMM || kind->cls == KX_REL || kind->cls == KX_FIXED) continue;
         int bytes = kx_mem_bytes(kind, i->size);
         if (!bytes) continue; /* an address */
@@ -74,6 +80,7 @@ void kx_pace_add(kx_pace *t, const kx_ins *i) {
     bool moves = f->op == KN_OP_INVALID && f->count == 2; /* to a register as it is, or each lane made longer */
     t->busy[KX_UNIT_FRONT] += PACE_FRONT * (f->flags & KXF_CALLS ? PACE_CALL : 1);
     if (f->flags & (KXF_GATHER | KXF_SCATTER)) {
+        int lanes = lanes_moved(f, i->size);
         t->busy[KX_UNIT_FRONT] += PACE_FRONT * PACE_GATHER * lanes;
         t->busy[KX_UNIT_LOAD] += PACE_LOAD * PACE_GATHER * lanes;
     } else if (load) {
