@@ -391,7 +391,7 @@ static kn_ref pl_store_of(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, i
  * of two, or by runs of what lies in turns: the loads take them from there, and nothing is stored. Not where many lanes
  * are read one by one: memory does that better. */
 static void pl_find_parts(kx_plan *p) {
-    enum { STORES = 16 };
+    enum { STORES = 64 };
     const kn_graph *g = p->g;
     int64_t         at, step;
     kn_ref          other;
