@@ -252,6 +252,10 @@ enum { LONG_PS = 10000000 };
  * predicted to take less, which alone will do where the first one had to be narrowed. */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.15
+/* What computes less than this share of what it was predicted moves values: some of what caches take is held against
+ * it, beside what is not predicted to take this many times as long. */
+#define SHARE_OF_MOVES 0.16
+#define AS_MOVES 2.2
 #define FAR_LONGER 2 /* times as long: nothing narrower is tried that spills less */
 
 static double code_ps(const kl_program *p, const kl_kernel *k) {
@@ -319,7 +323,9 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         kn_fault own  = {0};
         bool     less = first.other_ps[i] < first.ps;
         double   arithmetic = less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic;
-        bool     as_told = code_ps(p, &best) <= KN_MAX(SHARE_OF_CODE * told, arithmetic);
+        bool     moves = first.arithmetic < SHARE_OF_MOVES * told && first.other_ps[i] < AS_MOVES * first.ps;
+        double   took = moves ? code_cost(p, &best) : code_ps(p, &best);
+        bool     as_told = took <= KN_MAX(SHARE_OF_CODE * told, arithmetic);
         if (as_told && !best.spills && !(less && first.narrow)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;

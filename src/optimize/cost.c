@@ -658,23 +658,29 @@ static bool overflows_set(const ko_shape *h, const ko_site *s, int from, const k
  * unless the loop just outside walks along them, and `along` asks for what of them is new. */
 static double touched(const ko_shape *h, const ko_site *s, const ko_base *b, int from, const kn_machine *m,
                       bool along) {
-    double elements = 1, step = 1e18;
+    double elements = 1, step = 1e18, lines = 1;
     int    outside  = from - along;
     while (along && outside > 0 && h->lane[outside]) outside--;
     for (int l = 0; l < h->nest->nloop; l++) {
         if ((!h->lane[l] && l < outside) || !(s->on & h->origin[l]) || !s->stride[h->nest->loop[l].origin]) continue;
         if (h->nchain && l == h->chain[0]) continue;
-        if (h->lane[l] || l >= from) elements *= h->extent[l] * with_rest(h, l, from);
-        step = KN_MIN(step, step_bytes(h, s, l));
+        double own = step_bytes(h, s, l);
+        if (h->lane[l] || l >= from) {
+            elements *= h->extent[l] * with_rest(h, l, from);
+            if (own >= (double)m->line && (own < 1e18 || s->picks)) lines *= h->extent[l];
+        } else if (own < (double)m->line) lines = 0; /* it walks along them */
+        step = KN_MIN(step, own);
     }
     for (int k = 0; k < h->nchain; k++) { /* lanes that are joined: each loop's own */
         int64_t stride = s->stride[h->nest->loop[h->chain[k]].origin];
         if (!(s->on & h->origin[h->chain[k]]) || !stride) continue;
+        double own = (double)stride * s->size;
         elements *= (double)h->each[k];
-        step = KN_MIN(step, (double)stride * s->size);
+        if (own >= (double)m->line) lines *= (double)h->each[k];
+        step = KN_MIN(step, own);
     }
     double unit = KN_MAX((double)s->size, KN_MIN(step, (double)m->line));
-    return KN_MIN(elements * unit, b->bytes);
+    return KN_MIN(KN_MAX(elements * unit, lines * (double)m->line), b->bytes);
 }
 
 /* Of all buffers: what the sites of each touch, once; more than any L1 holds where `sets` asks for its sets. */
@@ -843,6 +849,8 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     out->beyond = of_caches(&h, k, m, false, read, written, out);
     out->beyond -= out->bytes[KN_L1] * (double)m->read_ps[KN_L1] / (double)m->line;
     out->beyond -= out->stored[KN_L1] * (double)m->write_ps[KN_L1] / (double)m->line;
+    for (int l = 0; l < nest->nloop; l++) /* rounds that were cut off ask for as much */
+        out->beyond *= (double)KN_MAX(nest->loop[l].extent + ko_peeled(nest, l), 1) / h.extent[l];
     out->memory = KN_MAX(of_caches(&h, k, m, true, read, written, out), issue);
     out->issue  = issue / idle;
     for (int l = 0; l < nest->nloop; l++) { /* a step of a loop: count, compare, jump */

@@ -109,19 +109,43 @@ static void test_traffic(void) {
     subject_close(&s);
 }
 
-/* Lanes a page apart are lines of one set of an L1, which has fewer of it: a line is fetched for each element. One line
- * more between two of them, and they stay. */
+/* Lanes a page apart are lines of one set of an L1, which has fewer of it: a line is fetched for each element, or for
+ * each pair. One line more between two of them, and they stay. */
 static void test_sets(void) {
+    static const struct {
+        const char *program, *opts;
+    } turned[] = {
+        {"%a = PARAM {slot=0} [1024, 256]\n%1 = NEG (PERMUTE {axes=(1, 0)} %a)\n", "SWAP:0:1 SPLIT:1:32:UPCAST"},
+        {"%a = PARAM {slot=0} [1040, 256]\n%1 = NEG (PERMUTE {axes=(1, 0)} %a)\n", "SWAP:0:1 SPLIT:1:32:UPCAST"},
+        {"%a = PARAM {slot=0} [512, 64, 2]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n",
+         "SWAP:0:1 SPLIT:2:2:UPCAST SPLIT:1:32:UPCAST"},
+        {"%a = PARAM {slot=0} [520, 64, 2]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n",
+         "SWAP:0:1 SPLIT:2:2:UPCAST SPLIT:1:32:UPCAST"},
+    };
     const kn_machine *m = kn_machine_default();
     subject           s;
-    double            beyond[2] = {0};
-    const char       *turned[]  = {"%a = PARAM {slot=0} [1024, 256]\n%1 = NEG (PERMUTE {axes=(1, 0)} %a)\n",
-                                   "%a = PARAM {slot=0} [1040, 256]\n%1 = NEG (PERMUTE {axes=(1, 0)} %a)\n"};
+    double            beyond[4] = {0};
     for (int i = 0; i < KN_COUNT(turned); i++) {
-        if (subject_open(&s, turned[i])) beyond[i] = cost_under(&s, "SWAP:0:1 SPLIT:1:32:UPCAST", m).beyond;
+        if (subject_open(&s, turned[i].program)) beyond[i] = cost_under(&s, turned[i].opts, m).beyond;
         subject_close(&s);
     }
     CHECK(beyond[0] > 4 * beyond[1]);
+    CHECK(beyond[2] > 4 * beyond[3]);
+}
+
+/* Rounds that were cut off ask the caches for as much as those that are left. */
+static void test_peeled(void) {
+    const kn_machine *m = kn_machine_default();
+    const char       *p = "%a = PARAM {slot=0} [16384, 2, 4]\n"
+                          "%1 = NEG (PAD {begin_pads=(0, 3, 0), end_pads=(0, 3, 0)} %a)\n";
+    subject           s;
+    double            beyond[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        if (subject_open(&s, p))
+            beyond[i] = cost_under(&s, i ? "SPLIT:2:4:UPCAST PEEL:1:3:3" : "SPLIT:2:4:UPCAST", m).beyond;
+        subject_close(&s);
+    }
+    CHECK(beyond[1] >= beyond[0]);
 }
 
 /* What factors leave over counts: a row less than a tile's costs that much less, and lanes that fill no register a
@@ -210,6 +234,7 @@ int main(void) {
     RUN(test_tails);
     RUN(test_traffic);
     RUN(test_sets);
+    RUN(test_peeled);
     RUN(test_chains);
     RUN(test_folds);
     RUN(test_quick);
