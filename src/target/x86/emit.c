@@ -358,7 +358,7 @@ static void em_compare_bound(kx_writer *e, const kx_loop *l) {
     kn_ref          b = kg_at(e->g, l->range, 0);
     if (l->shared) {
         int r = kx_gp(e, l->range, KX_A);
-        kx_put(e, em_in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->last));
+        kx_put(e, e->bound < 0 ? em_in_frame(kx_i2(KX_CMP, 8, r, KX_IN_MEM), e->last) : kx_i2(KX_CMP, 8, r, e->bound));
     } else if (em_is_const(e, b) && kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b)) {
         kx_ins i = v->reg >= 0 ? kx_i2(KX_CMPI, 8, v->reg, 0) : em_in_frame(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), v->slot);
         kx_put(e, kx_imm(i, kg_const_int(e->g, b)));
@@ -376,6 +376,14 @@ static bool em_counts_down(const kx_writer *e, const kx_loop *l) {
     if (e->p->value[l->range].uses != 1) return false;
     return l->shared || (em_is_const(e, b) && kg_const_int(e->g, b) > 0 &&
                          kg_const_int(e->g, b) == (int32_t)kg_const_int(e->g, b));
+}
+
+/* A register for the end of the run that was asked for, where an innermost loop compares with it. */
+static int em_bound_register(kx_writer *e) {
+    for (int l = 0; l < e->p->nloop; l++)
+        if (e->p->loop[l].shared && e->p->loop[l].inner && !em_counts_down(e, &e->p->loop[l]))
+            return kx_spare_register(e->p, KX_BANK_GP);
+    return -1;
 }
 
 static void em_skip_unless_first(kx_writer *e, int32_t to) {
@@ -606,6 +614,7 @@ static void em_open_loop(kx_writer *e, int number) {
     if (l->shared && down)
         kx_jcc(e, KXCC_LE, e->out[number]);
     else if (l->shared || !em_is_const(e, b) || kg_const_int(e->g, b) <= 0) {
+        if (l->shared && e->bound >= 0) kx_put(e, em_in_frame(kx_i2(KX_MOV, 8, e->bound, KX_IN_MEM), e->last));
         em_compare_bound(e, l);
         kx_jcc(e, KXCC_GE, e->out[number]);
     }
@@ -808,6 +817,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         kn_str_putf(&list, "%s:\n", symbol);
     }
     em_set_scratch(&e, false);
+    e.bound = em_bound_register(&e);
     bool ok = em_lay_frame(&e);
     if (ok) {
         kx_pace_places(&p);
@@ -821,6 +831,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         em_epilogue(&e);
         kx_pace_turn(&e.pace, &p, -1);
         kx_unwind_recall(&e.unwind, (uint32_t)e.code.len);
+        kx_emit_asides(&e);
         em_emit_thunks(&e);
         ok = !f->code && kx_code_end(&e.code);
     }
@@ -844,6 +855,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     kn_str_free(&list);
     kx_code_free(&e.code);
     kn_free(kg_alloc(g), e.local, p.size * sizeof *e.local);
+    kn_free(kg_alloc(g), e.aside, e.aside_cap * sizeof *e.aside);
     kx_plan_free(&p);
     return ok;
 }

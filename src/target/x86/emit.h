@@ -36,6 +36,13 @@ void kx_pace_add(kx_pace *t, const kx_ins *i);
 /* What comes now is of that loop's body; -1: of none. */
 void kx_pace_turn(kx_pace *t, const kx_plan *p, int loop);
 
+/* A gated LOAD's value without it, made aside of the loop: at `label`, 0 with the one before it; then on at `past`. */
+typedef struct kx_aside {
+    kn_ref  load;
+    int     reg;
+    int32_t label, past;
+} kx_aside;
+
 typedef struct kx_writer {
     kx_plan        *p;
     const kn_graph *g;
@@ -46,12 +53,15 @@ typedef struct kx_writer {
     int32_t         pushed;                /* bytes of the return address and what stands below it */
     int32_t         low, high, args, save; /* in the frame: lo, hi; what helpers take; registers around a call */
     int32_t         first, last;           /* of lo..hi, what the THREAD loop in hand runs */
+    int             bound;                 /* register of `last`, where such loops compare with it, -1: none is left */
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     uint32_t        at;                    /* the place in the list: of the item, or what is made before it */
     size_t          moves;                 /* of the plan's, made so far */
     kn_ref          under;                 /* the last that a jump to `past` leaves out, 0: none is open */
     int32_t         past;
+    kx_aside       *aside;
+    size_t          naside, aside_cap;
     kn_ref          flags; /* a comparison that stands in the flags alone, as `cond`; 0: none */
     int             cond;
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
@@ -115,6 +125,7 @@ void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n i
 void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past);
 void kx_open_gate(kx_writer *e, kn_ref load);
 void kx_close_gate(kx_writer *e, kn_ref n);
+void kx_emit_asides(kx_writer *e); /* behind the function */
 bool kx_is_gate_alone(const kx_writer *e, kn_ref n); /* of what comes next: the flags are enough */
 void kx_emit_turns(kx_writer *e, kn_ref load); /* of rows that are put in turns (emit_turns.c) */
 void kx_emit_slide(kx_writer *e, kn_ref load, kn_ref a, kn_ref b, int from); /* of two registers (emit_turns.c) */

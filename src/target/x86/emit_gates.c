@@ -1,8 +1,9 @@
 /* emit_gates.c - Render of x86-64: what scalar gates leave out.
  *
  * A jump leaves out a gated LOAD, whose value without it is made first, and the LOADs of the same gate behind it. Where
- * what it reads only goes on to a STORE of the same gate, as in sums by place, the jump leaves out all of that, and a
- * comparison that is nothing but their gate stays in the flags. */
+ * the gate is seldom false it goes to where those values are made, behind the function, and back. Where what it reads
+ * only goes on to a STORE of the same gate, as in sums by place, the jump leaves out all of that, and a comparison that
+ * is nothing but their gate stays in the flags. */
 #include "target/x86/emit.h"
 
 enum { EG_SPAN = 24, EG_VALUES = 12 };
@@ -104,8 +105,31 @@ bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
     return to - at == p->value[n].uses;
 }
 
+/* The gate asks for what was read, as that a number lies within a table, which nearly all do; those of edges are the
+ * same for many a round, and false for many. */
+static bool eg_asks_for_read(const kn_graph *g, kn_ref gate) {
+    for (int k = 0; k < EG_SPAN && kg_op(g, gate) != KN_OP_LOAD; k++) {
+        uint32_t n = kg_nsrc(g, gate);
+        if (!n || kg_op(g, gate) == KN_OP_RANGE) return false;
+        gate = kg_at(g, gate, n > 1 && kg_op(g, kg_at(g, gate, 0)) == KN_OP_CONST ? 1 : 0);
+    }
+    return kg_op(g, gate) == KN_OP_LOAD;
+}
+
+/* What n is without its gate is made: here, or aside, as the next at `label` (0: with the one before it). */
+static void eg_set_aside(kx_writer *e, kn_ref n, bool aside, int32_t label) {
+    kn_ref alt = kg_at(e->g, n, 1);
+    int    d   = kx_dst(e, n);
+    if (!aside)
+        kx_set_to(e, n, alt, d);
+    else if (!KN_GROW(kg_alloc(e->g), e->aside, e->aside_cap, e->naside + 1))
+        kn_oom(e->f);
+    else
+        e->aside[e->naside++] = (kx_aside){n, d, label, e->past};
+}
+
 /* Starts to leave out n where its gate is false, with all that goes on to a STORE; else with the LOADs behind it that
- * have the same gate: of all of them the values that they then have come first. */
+ * have the same gate. */
 void kx_open_gate(kx_writer *e, kn_ref n) {
     const kn_graph *g    = e->g;
     kn_ref          gate = kg_at(g, n, 2);
@@ -118,19 +142,32 @@ void kx_open_gate(kx_writer *e, kn_ref n) {
         kx_test_gate(e, gate, e->past);
         return;
     }
-    kx_set_to(e, n, kg_at(g, n, 1), kx_dst(e, n));
+    bool    aside = kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && eg_asks_for_read(g, gate);
+    int32_t label = aside ? kx_label(&e->code) : e->past;
+    eg_set_aside(e, n, aside, label);
     e->under = n;
     here = here && eg_stands_ahead(e, e->at, e->at);
     for (; here && at < e->p->n && eg_stands_ahead(e, e->at, at); at++) {
         if (eg_is_moved(e, at) || kg_at(g, e->p->list[at], 2) != gate) break;
         e->under = e->p->list[at];
-        kx_set_to(e, e->under, kg_at(g, e->under, 1), kx_dst(e, e->under));
+        eg_set_aside(e, e->under, aside, 0);
     }
-    kx_test_gate(e, gate, e->past);
+    kx_test_gate(e, gate, label);
 }
 
 void kx_close_gate(kx_writer *e, kn_ref n) {
     if (e->under != n) return;
     kx_here(e, e->past);
     e->under = 0;
+}
+
+void kx_emit_asides(kx_writer *e) {
+    kx_pace pace = e->pace; /* few take this way */
+    for (size_t i = 0; i < e->naside; i++) {
+        const kx_aside *a = &e->aside[i];
+        if (a->label) kx_here(e, a->label);
+        kx_set_to(e, a->load, kg_at(e->g, a->load, 1), a->reg);
+        if (i + 1 == e->naside || a[1].label) kx_jump(e, a->past);
+    }
+    e->pace = pace;
 }

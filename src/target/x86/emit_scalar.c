@@ -177,15 +177,19 @@ static void es_compare_reals(kx_writer *e, kn_ref n) {
 }
 
 static void es_select_integer(kx_writer *e, kn_ref n) { /* WHERE */
-    int d = kx_dst(e, n);
-    es_mov(e, KX_A, kx_gp(e, es_src(e, n, 2), KX_A));
-    kx_rm a = kx_gp_rm(e, es_src(e, n, 1), KX_D), p = kx_gp_rm(e, es_src(e, n, 0), KX_C);
+    bool   swap = es_is_const(e, es_src(e, n, 1)) && !es_is_const(e, es_src(e, n, 2)); /* a constant comes first */
+    kn_ref from = es_src(e, n, swap ? 1 : 2);
+    int    d    = kx_dst(e, n);
+    kx_rm  a = kx_gp_rm(e, es_src(e, n, swap ? 2 : 1), KX_D), p = kx_gp_rm(e, es_src(e, n, 0), KX_C);
+    int    t = (!a.mem && a.reg == d) || (!p.mem && p.reg == d) ? KX_A : d;
+    es_mov(e, t, kx_gp(e, from, t));
     if (p.mem)
         kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
     else
         kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
-    kx_put(e, es_with_cond(kx_with(kx_i2(KX_CMOVCC, 8, KX_A, a.mem ? KX_IN_MEM : a.reg), &a), KXCC_NE));
-    es_mov(e, d, KX_A);
+    kx_ins move = kx_with(kx_i2(KX_CMOVCC, 8, t, a.mem ? KX_IN_MEM : a.reg), &a);
+    kx_put(e, es_with_cond(move, swap ? KXCC_E : KXCC_NE));
+    es_mov(e, d, t);
     kx_done(e, n, d);
 }
 

@@ -148,6 +148,7 @@ bool kx_writes_early(const kx_plan *p, kn_ref n);
 
 /* registers.c: of values whose intervals are known. */
 bool kx_give_registers(kx_plan *p);
+int  kx_spare_register(kx_plan *p, kx_bank bank); /* that no value has, from now on used; -1: there is none */
 void kx_lay(kx_plan *p, kx_value *v);       /* has a place in the frame */
 int  kx_wish(const kx_plan *p, kn_ref n);   /* a register that n would like: that of a source which ends here */
 bool kx_spares(const kx_plan *p, kn_ref x); /* leaves rcx and rdx alone if nothing that it reads lies in the frame */

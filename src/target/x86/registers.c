@@ -39,6 +39,16 @@ static int ra_pool_of(const kx_plan *p, kx_bank bank, bool tight, uint8_t *out) 
     return n;
 }
 
+int kx_spare_register(kx_plan *p, kx_bank bank) {
+    uint8_t pool[32];
+    for (int k = 0, n = ra_pool_of(p, bank, false, pool); k < n; k++) {
+        if (p->used[bank] >> pool[k] & 1) continue;
+        p->used[bank] |= 1u << pool[k];
+        return pool[k];
+    }
+    return -1;
+}
+
 void kx_lay(kx_plan *p, kx_value *v) {
     int bytes = v->bank == KX_BANK_VEC ? v->bytes : 8;
     if (v->slot >= 0) return;
