@@ -113,7 +113,7 @@ static bool eg_asks_for_read(const kn_graph *g, kn_ref gate) {
         if (!n || kg_op(g, gate) == KN_OP_RANGE) return false;
         gate = kg_at(g, gate, n > 1 && kg_op(g, kg_at(g, gate, 0)) == KN_OP_CONST ? 1 : 0);
     }
-    return kg_op(g, gate) == KN_OP_LOAD;
+    return kg_op(g, gate) == KN_OP_LOAD && kg_space(g, kg_at(g, gate, 0)) == KN_GLOBAL;
 }
 
 /* What n is without its gate is made: here, or aside, as the next at `label` (0: with the one before it). */
