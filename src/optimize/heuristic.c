@@ -121,6 +121,7 @@ static int list_for(ko_view *v, int lane, kn_opt *opts, int cap) {
             ko_side_lanes(v, nest->origin[o].closer, opts, &n, cap);
     ko_sums_lanes(v, lane, row, opts, &n, cap);
     ko_unroll_sums(v, row >= 0 || lane < 0, opts, &n, cap);
+    if (lane >= 0 && row < 0 && v->outputs < nest->norigin) ko_edges_of_windows(v, lane, opts, &n, cap);
     return threads_first(v, opts, n, cap);
 }
 

@@ -14,6 +14,7 @@ enum {
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
+    WINDOW_OPS = 8 * KO_PIECE_OPS, /* in all terms of a window */
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
     MEETING_TERMS = 8, /* registers of them in a sum whose factor is turned */
     MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
@@ -581,5 +582,48 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
             peel.arg = turn / round, peel.more = e / round - peel.arg - 1;
         if (peel.arg + peel.more <= 0 || peel.arg + peel.more >= e / round) continue;
         peeled += ko_push(v, peel, opts, n, cap);
+    }
+}
+
+/* Numbers of the origin for which the comparison is true whatever the others are: from *lo on, to *hi. */
+static void where_true(const ko_view *v, kn_ref x, int origin, int64_t *lo, int64_t *hi) {
+    const kn_graph  *g = v->g;
+    const kn_origin *o = &v->nest->origin[origin];
+    kn_affine        f[2];
+    int64_t          most = 0, c = 0, sign = 1;
+    if (!kg_depends(g, x, o->range)) return;
+    for (int k = 0; k < 2; k++, sign = -1) { /* a - b at most */
+        if (!kg_affine(g, kg_at(g, x, (uint32_t)k), &f[k])) {
+            *hi = 0;
+            return;
+        }
+        most = kn_sat_add(most, kn_sat_mul(sign, f[k].base));
+        for (int t = 0; t < f[k].n; t++) {
+            kn_ref  atom = f[k].atom[t];
+            int64_t coef = kn_sat_mul(sign, f[k].coef[t]), other = coef < 0 ? kg_min(g, atom) : kg_max(g, atom);
+            if (atom == o->range) c = kn_sat_add(c, coef);
+            else if (kg_depends(g, atom, o->range)) *hi = 0;
+            else most = kn_sat_add(most, kn_sat_mul(coef, other));
+        }
+    }
+    if (c > 0) *hi = KN_MIN(*hi, kn_floor_div(-most - 1, c) + 1);
+    if (c < 0) *lo = KN_MAX(*lo, kn_floor_div(most, -c) + 1);
+}
+
+/* Rows at the edges of windows, all terms of which are copies, are pieces of their own: the others ask for no gate. */
+void ko_edges_of_windows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
+    int64_t copies = v->ops + 1;
+    for (int l = 0; l < v->nest->nloop; l++)
+        if (v->nest->loop[l].type == KN_AXIS_UNROLL) copies = kn_sat_mul(copies, v->nest->loop[l].extent);
+    if (copies > WINDOW_OPS) return;
+    for (int o = v->outputs; o-- > 0;) {
+        int     at = ko_position(v->nest, o, KN_AXIS_LOOP);
+        int64_t e = v->nest->origin[o].extent, lo = 0, hi = e;
+        if (o == lane || at < 0 || ko_position(v->nest, o, -1) != at || v->nest->loop[at].stride != 1) continue;
+        if (!ko_is_gated(v, o)) continue;
+        for (int k = 0; k < v->nlimit; k++) where_true(v, v->limit[k], o, &lo, &hi);
+        if ((lo <= 0 && hi >= e) || 2 * (hi - lo) < e) continue;
+        ko_push(v, (kn_opt){.op = KN_OPT_PEEL, .axis = at, .arg = lo, .more = e - hi}, opts, n, cap);
+        return;
     }
 }

@@ -209,6 +209,16 @@ static void test_unjoined(void) {
 #endif
 }
 
+/* Rows of a pool at the edges are pieces of their own. */
+static void test_edges(void) {
+    kn_str s;
+    explain("%p = PAD {begin_pads=(0, 1, 0), end_pads=(0, 1, 0)} (PARAM {slot=0} [64, 40, 48])\n"
+            "%1 = REDUCE {op=ADD, axes=(2)} (RESHAPE %p [64, 21, 2, 48])\n",
+            NULL, &s);
+    says(kn_str_c(&s), "> loop 2 of 48", " PEEL:1:1:1 ");
+    kn_str_free(&s);
+}
+
 /* Costs follow the machine's table, and columns stand one below the other. */
 static void test_columns(void) {
     kn_str s;
@@ -253,6 +263,7 @@ int main(void) {
     RUN(test_rows_in_line);
     RUN(test_masked_row);
     RUN(test_unjoined);
+    RUN(test_edges);
     RUN(test_columns);
     RUN(test_book);
     return check_result();
