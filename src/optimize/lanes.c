@@ -606,11 +606,13 @@ static void where_true(const ko_view *v, kn_ref x, int origin, int64_t *lo, int6
             else most = kn_sat_add(most, kn_sat_mul(coef, other));
         }
     }
-    if (c > 0) *hi = KN_MIN(*hi, kn_floor_div(-most - 1, c) + 1);
-    if (c < 0) *lo = KN_MAX(*lo, kn_floor_div(most, -c) + 1);
+    if (!c) return;
+    int64_t at = c > 0 ? kn_floor_div(kn_sat_add(kn_sat_mul(most, -1), -1), c) : kn_floor_div(most, kn_sat_mul(c, -1));
+    at         = KN_MAX(KN_MIN(at, o->extent - 1), (int64_t)-1) + 1;
+    *(c > 0 ? hi : lo) = c > 0 ? KN_MIN(*hi, at) : KN_MAX(*lo, at);
 }
 
-/* Rows at the edges of windows, all terms of which are copies, are pieces of their own: the others ask for no gate. */
+/* Rows at the edges of windows are pieces of their own, where a window is little code: the others ask for no gate. */
 void ko_edges_of_windows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int64_t copies = v->ops + 1;
     for (int l = 0; l < v->nest->nloop; l++)

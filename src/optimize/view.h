@@ -78,6 +78,7 @@ void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap);
 /* A loop around the lanes whose iterations gates tell from one another, as those of parts that are joined, falls into
  * pieces which know on which side they are. */
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
+/* So does one of windows, at whose edges terms lie outside. */
 void ko_edges_of_windows(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
 /* The iteration of that loop from which on x, a comparison of indices of this loop alone, has its other value; 0: none.
  */
