@@ -89,10 +89,21 @@ static bool eg_stands_ahead(const kx_writer *e, uint32_t from, uint32_t at) {
     return !a.places && !kx_is_lanes(g, kg_at(g, n, 2));
 }
 
+/* A LOAD of that gate is made again, where flags are long gone. */
+static bool eg_is_asked_again(const kx_writer *e, kn_ref gate) {
+    for (size_t k = 0; k < e->p->nmove; k++) {
+        kn_ref x = e->p->move[k].value;
+        if (e->p->move[k].way != KX_AGAIN || kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3) continue;
+        if (kg_at(e->g, x, 2) == gate) return true;
+    }
+    return false;
+}
+
 bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
     const kx_plan *p = e->p;
     uint32_t       at = e->at + 1, gates;
     if (p->list[e->at] != n) return false; /* made again */
+    if (eg_is_asked_again(e, n)) return false;
     while (at < p->n && (!p->value[p->list[at]].needed || p->value[p->list[at]].folded)) at++;
     if (at == p->n || eg_is_moved(e, at)) return false;
     kn_ref x = p->list[at];
