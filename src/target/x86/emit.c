@@ -831,7 +831,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
         em_epilogue(&e);
         kx_pace_turn(&e.pace, &p, -1);
         kx_unwind_recall(&e.unwind, (uint32_t)e.code.len);
-        kx_emit_asides(&e);
+        kx_emit_detours(&e);
         em_emit_thunks(&e);
         ok = !f->code && kx_code_end(&e.code);
     }
@@ -855,7 +855,7 @@ bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_ch
     kn_str_free(&list);
     kx_code_free(&e.code);
     kn_free(kg_alloc(g), e.local, p.size * sizeof *e.local);
-    kn_free(kg_alloc(g), e.aside, e.aside_cap * sizeof *e.aside);
+    kn_free(kg_alloc(g), e.detour, e.detour_cap * sizeof *e.detour);
     kx_plan_free(&p);
     return ok;
 }

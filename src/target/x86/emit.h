@@ -36,12 +36,12 @@ void kx_pace_add(kx_pace *t, const kx_ins *i);
 /* What comes now is of that loop's body; -1: of none. */
 void kx_pace_turn(kx_pace *t, const kx_plan *p, int loop);
 
-/* A gated LOAD's value without it, made aside of the loop: at `label`, 0 with the one before it; then on at `past`. */
-typedef struct kx_aside {
+/* A gated LOAD's value without it, made behind the function: at `label`, 0 with the one before it; on at `past`. */
+typedef struct kx_detour {
     kn_ref  load;
     int     reg;
     int32_t label, past;
-} kx_aside;
+} kx_detour;
 
 typedef struct kx_writer {
     kx_plan        *p;
@@ -60,8 +60,8 @@ typedef struct kx_writer {
     size_t          moves;                 /* of the plan's, made so far */
     kn_ref          under;                 /* the last that a jump to `past` leaves out, 0: none is open */
     int32_t         past;
-    kx_aside       *aside;
-    size_t          naside, aside_cap;
+    kx_detour      *detour;
+    size_t          ndetour, detour_cap;
     kn_ref          flags; /* a comparison that stands in the flags alone, as `cond`; 0: none */
     int             cond;
     int32_t         top[KX_MAX_LOOPS], out[KX_MAX_LOOPS];
@@ -125,7 +125,7 @@ void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n i
 void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past);
 void kx_open_gate(kx_writer *e, kn_ref load);
 void kx_close_gate(kx_writer *e, kn_ref n);
-void kx_emit_asides(kx_writer *e); /* behind the function */
+void kx_emit_detours(kx_writer *e); /* behind the function */
 bool kx_is_gate_alone(const kx_writer *e, kn_ref n); /* of what comes next: the flags are enough */
 void kx_emit_turns(kx_writer *e, kn_ref load); /* of rows that are put in turns (emit_turns.c) */
 void kx_emit_slide(kx_writer *e, kn_ref load, kn_ref a, kn_ref b, int from); /* of two registers (emit_turns.c) */

@@ -127,16 +127,16 @@ static bool eg_asks_for_read(const kn_graph *g, kn_ref gate) {
     return kg_op(g, gate) == KN_OP_LOAD && kg_space(g, kg_at(g, gate, 0)) == KN_GLOBAL;
 }
 
-/* What n is without its gate is made: here, or aside, as the next at `label` (0: with the one before it). */
-static void eg_set_aside(kx_writer *e, kn_ref n, bool aside, int32_t label) {
+/* What n is without its gate is made: here, or on a detour, which begins at `label` (0: with the one before it). */
+static void eg_set_to(kx_writer *e, kn_ref n, bool detour, int32_t label) {
     kn_ref alt = kg_at(e->g, n, 1);
     int    d   = kx_dst(e, n);
-    if (!aside)
+    if (!detour)
         kx_set_to(e, n, alt, d);
-    else if (!KN_GROW(kg_alloc(e->g), e->aside, e->aside_cap, e->naside + 1))
+    else if (!KN_GROW(kg_alloc(e->g), e->detour, e->detour_cap, e->ndetour + 1))
         kn_oom(e->f);
     else
-        e->aside[e->naside++] = (kx_aside){n, d, label, e->past};
+        e->detour[e->ndetour++] = (kx_detour){n, d, label, e->past};
 }
 
 /* Starts to leave out n where its gate is false, with all that goes on to a STORE; else with the LOADs behind it that
@@ -153,15 +153,15 @@ void kx_open_gate(kx_writer *e, kn_ref n) {
         kx_test_gate(e, gate, e->past);
         return;
     }
-    bool    aside = kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && eg_asks_for_read(g, gate);
-    int32_t label = aside ? kx_label(&e->code) : e->past;
-    eg_set_aside(e, n, aside, label);
+    bool    detour = kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && eg_asks_for_read(g, gate);
+    int32_t label  = detour ? kx_label(&e->code) : e->past;
+    eg_set_to(e, n, detour, label);
     e->under = n;
     here = here && eg_stands_ahead(e, e->at, e->at);
     for (; here && at < e->p->n && eg_stands_ahead(e, e->at, at); at++) {
         if (eg_is_moved(e, at) || kg_at(g, e->p->list[at], 2) != gate) break;
         e->under = e->p->list[at];
-        eg_set_aside(e, e->under, aside, 0);
+        eg_set_to(e, e->under, detour, 0);
     }
     kx_test_gate(e, gate, label);
 }
@@ -172,13 +172,13 @@ void kx_close_gate(kx_writer *e, kn_ref n) {
     e->under = 0;
 }
 
-void kx_emit_asides(kx_writer *e) {
+void kx_emit_detours(kx_writer *e) {
     kx_pace pace = e->pace; /* few take this way */
-    for (size_t i = 0; i < e->naside; i++) {
-        const kx_aside *a = &e->aside[i];
+    for (size_t i = 0; i < e->ndetour; i++) {
+        const kx_detour *a = &e->detour[i];
         if (a->label) kx_here(e, a->label);
         kx_set_to(e, a->load, kg_at(e->g, a->load, 1), a->reg);
-        if (i + 1 == e->naside || a[1].label) kx_jump(e, a->past);
+        if (i + 1 == e->ndetour || a[1].label) kx_jump(e, a->past);
     }
     e->pace = pace;
 }
