@@ -71,6 +71,14 @@ static bool is_mask(const kl_fuse *z, kn_ref n) {
     return kg_dtype(z->g, n) == KN_BOOL && z->info[n].counts;
 }
 
+/* A number read from memory as an index: the load itself widens it. */
+static bool is_read_index(const kl_fuse *z, kn_ref n) {
+    if (kg_op(z->g, n) != KN_OP_CAST || kg_dtype(z->g, n) != KN_INDEX) return false;
+    kn_ref x = kg_at(z->g, n, 0);
+    while (is_view(kg_op(z->g, x))) x = kg_at(z->g, x, 0);
+    return kg_op(z->g, x) == KN_OP_PARAM && kn_is_int(kg_dtype(z->g, x));
+}
+
 /* A sum that a mask will cut to the elements that count. */
 static bool is_gather(const kl_fuse *z, kn_ref n) {
     if (kg_op(z->g, n) != KN_OP_REDUCE || kg_field(z->g, n, KN_F_REDUCE_op) != KN_OP_ADD) return false;
@@ -357,6 +365,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     if (is_leaf(op) || is_view(op) || is_times_one(z, n)) c->settled = "a view";
     else if (kg_dtype(z->g, n) == KN_VOID) c->settled = "no value";
     else if (is_mask(z, n) || info->index) c->settled = "index arithmetic";
+    else if (is_read_index(z, n)) c->settled = "its load widens it";
     else if (!kg_most(z->g, n)) c->settled = "no elements";
     bool    axes[KN_MAX_RANK];
     int64_t held;
