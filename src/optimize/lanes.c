@@ -143,12 +143,20 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
     ko_stage(v, slot, opts, n, cap);
 }
 
-/* What is left of a product's lanes is more pieces than a whole round, in which masks leave out what is not there: of
- * a few rounds, since all of them store under the mask. */
+/* What the products of w of a row's lanes take, in halves of a register's: where one such is multiplied a cycle, two of
+ * half as many lanes are. Of rows that share their terms, or that are less than a register, all else counts as well. */
+static int64_t halves_of(const ko_view *v, int lane, int row, int64_t w) {
+    int64_t parts = ko_lane_vectors(v, w % v->lanes);
+    bool    long_row = v->nest->origin[lane].extent >= v->lanes && ko_shared_terms(v, row) < 0;
+    return 2 * (w / v->lanes) + (long_row && v->machine->fma_per_cycle == 1 ? parts : 2 * parts);
+}
+
+/* What is left of a product's lanes takes longer in pieces than a whole round, in which masks leave out what is not
+ * there: of a few rounds, since all of them store under the mask. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent;
     if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane, KO_NEAR)) return false;
-    return ko_lane_vectors(v, e % w) > w / v->lanes && panel_of(v, lane, row, w) < 0;
+    return halves_of(v, lane, row, e % w) > halves_of(v, lane, row, w) && panel_of(v, lane, row, w) < 0;
 }
 
 /* A product's row that is less than a register, and more than one piece of one: a piece of so many lanes, under a mask.
