@@ -445,10 +445,15 @@ static int rows_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts
     return at;
 }
 
-/* Sums side by side of what takes long to compute: what a tile leaves over would wait for all of it once more. */
-static bool row_of_sums(const ko_view *v, int lane, int64_t w) {
-    int64_t e = v->nest->origin[lane].extent;
-    return v->outputs < v->nest->norigin && !v->narrow && v->ops >= KO_PIECE_OPS && e > w && e % w && e <= 2 * v->wide;
+/* Of what takes long to compute, each step of a fold too, a tile that is left over would wait for all of it once more:
+ * sums side by side, and rows whose last registers may begin in the ones before. */
+static bool row_of_much(const ko_view *v, int lane, int64_t w) {
+    int64_t e    = v->nest->origin[lane].extent;
+    bool    sums = v->outputs < v->nest->norigin, fold = false;
+    for (int o = v->outputs; o < v->nest->norigin; o++) fold |= kg_is_fold(v->g, v->nest->origin[o].closer);
+    bool much = sums ? v->ops >= (fold ? KO_PIECE_OPS / 2 : KO_PIECE_OPS)
+                     : v->work >= KO_PIECE_OPS && side_by_side(v, lane);
+    return much && !v->narrow && e > w && e % w && e <= 2 * v->wide;
 }
 
 /* Lanes of which registers hold what all terms of a short sum have, while the rows go by: a product, one of whose
@@ -531,7 +536,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);
     }
-    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_sums(v, lane, w) || row_that_stays(v, lane)))
+    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_much(v, lane, w) || row_that_stays(v, lane)))
         w = e;
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
