@@ -14,7 +14,7 @@ bool kx_refuse(kx_cut *c, kn_ref n, const char *what) {
 }
 
 enum {
-    LAP_LEAST = 5, LAP_NARROW = 4, /* lanes: left over, of the last piece */
+    LAP_LEAST = 3, LAP_NARROW = 4, /* lanes: left over behind a register, of the last piece */
     READ        = 0x80 /* a mark, for a while */
 };
 
@@ -38,8 +38,8 @@ void kx_tile_of(const kx_cut *c, kn_ref n, kx_tile *t) {
         t->nchunk++;
         left -= w;
     }
-    int whole = t->full ? 1 : 2; /* pieces, where the last reaches back */
-    t->laps   = c->laps && t->lanes % t->width >= LAP_LEAST && t->nchunk - t->full > whole;
+    int whole = t->full ? 1 : 2, least = t->full ? LAP_LEAST : LAP_NARROW + 1; /* pieces, where the last reaches back */
+    t->laps   = c->laps && t->lanes % t->width >= least && t->nchunk - t->full > whole;
     if (!t->laps) return;
     t->nchunk = t->full;
     int w = t->full ? t->width : t->rest[0];
@@ -529,7 +529,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
 static bool ct_rows_lap(const kx_cut *c, kn_ref store) {
     kx_tile t;
     kx_tile_of(c, store, &t);
-    return t.rows > 1 && t.lanes % t.width >= LAP_LEAST;
+    return t.rows > 1 && t.laps;
 }
 
 /* Lanes may be made twice: none is folded with others, and what is stored is not made of what was there. */
@@ -627,6 +627,7 @@ bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *
     }
     ct_choose_lanes(&c, order, n, bytes);
     kx_find_dense(&c, order, n, bytes);
+    c.laps = true; /* until something is found that does not let them */
     c.laps = ct_may_lap(&c, order, n);
     ct_find_depths(&c, order, n);
     ct_find_products(&c, order, n);
