@@ -9,8 +9,9 @@
  * of their ids; where that holds many, from its end, of the last nodes whose users stand already the one that lets go
  * of most; where that holds more than there are registers, the same store by store, looking ahead, or depth first from
  * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first, and
- * then four to memory, made of little each (BRIEF items); or where they are made of so much that a processor sees one
- * at a time (LONG items), in the order that holds least. Reads and writes of what is written there keep their order. */
+ * then four to memory, made of little each (BRIEF items), or eight that move what lies elsewhere; or where they are
+ * made of so much that a processor sees one at a time (LONG items), in the order that holds least. Reads and writes of
+ * what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -27,7 +28,10 @@ typedef struct kl_loop {
     int    depth, parent;
 } kl_loop;
 
-enum { NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8, AWAITED = 2, MOST_TURNS = 4, BRIEF = 16 };
+enum {
+    NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8, AWAITED = 2, BRIEF = 16,
+    MADE_TURNS = 4, MOST_TURNS = 8 /* stores in turns: of what is made, of what is moved */
+};
 enum { SCALAR, VECTOR, MASK, BANKS };
 
 /* A run of items without a loop among them, and what orders it. Indexed by node: its place in the run, and what of the
@@ -349,12 +353,28 @@ static bool turns_fit(kl_run_order *o, const int *paired, int n, bool brief) {
     return !too_many(o, most);
 }
 
-/* Whole lines go to memory by four stores, of little each. */
-static bool stores_lines(const kl_run_order *o, int n, int stores) {
-    if (stores % MOST_TURNS || n > BRIEF * stores) return false;
+/* Lanes that lie side by side in memory, or a scalar. */
+static bool is_run(const kn_graph *g, kn_ref at) {
+    kn_affine f;
+    if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) != 2 || !kg_affine(g, kg_at(g, at, 1), &f)) return false;
+    for (int t = 0; t < f.n; t++)
+        if (kg_rank(g, f.atom[t]) && f.coef[t] != 1) return false;
+    return kg_space(g, at) == KN_GLOBAL;
+}
+
+/* A STORE of what was just read as it lies in memory. */
+static bool moves_it(const kn_graph *g, kn_ref store) {
+    kn_ref x = kg_at(g, store, 1);
+    return kg_op(g, x) == KN_OP_LOAD && is_run(g, kg_at(g, x, 0)) && is_run(g, kg_at(g, store, 0));
+}
+
+/* Whole lines go to memory by so many stores: of little each, or that only move what lies elsewhere. */
+static bool stores_lines(const kl_run_order *o, int n, int stores, int ways) {
+    if (stores % ways || n > BRIEF * stores) return false;
     for (int k = 0; k < n; k++) {
         kn_ref x = o->item[o->depth_first[k]].node;
-        if (kg_op(o->g, x) == KN_OP_STORE && kg_space(o->g, kg_at(o->g, x, 0)) == KN_REG) return false;
+        if (kg_op(o->g, x) != KN_OP_STORE) continue;
+        if (kg_space(o->g, kg_at(o->g, x, 0)) == KN_REG || (ways > MADE_TURNS && !moves_it(o->g, x))) return false;
     }
     return true;
 }
@@ -385,7 +405,8 @@ static const int *choose_order(kl_run_order *o, int n) {
     const int *best = o->filled;
     count_left(o, n);
     if (stores > 1 && !wide) {
-        for (int ways = stores_lines(o, n, stores) ? MOST_TURNS : 2; ways > 1; ways /= 2) {
+        for (int ways = MOST_TURNS; ways > 1; ways /= 2) {
+            if (ways > 2 && !stores_lines(o, n, stores, ways)) continue;
             put_in_turns(o, o->depth_first, o->alone, n, stores, ways, 0);
             if (turns_fit(o, o->alone, n, ways > 2)) return o->alone;
         }
