@@ -2,7 +2,8 @@
  *
  * Two, four or eight bytes, as pieces of short rows are, take a vector register as any lanes do; but some processors
  * store from general registers twice as often. Takes a plan whose values have no registers yet, and whose other folds
- * are made; such a LOAD stands in its STORE then, and takes no register of the plan's. Writes both. */
+ * are made; such a LOAD stands in its STORE then, and takes no register of the plan's. Writes both: of copies that
+ * follow one another as many as there are registers for scratch are read before any of them is written. */
 #include "target/x86/emit.h"
 #include "target/x86/plan.h"
 
@@ -48,12 +49,81 @@ void kx_fold_copies(kx_plan *p) {
     }
 }
 
+/* The STORE has what it stores from a LOAD that stands in it. */
+static bool cp_is_copy(const kx_plan *p, kn_ref store) {
+    kn_ref l = kg_at(p->g, store, 1);
+    return kg_op(p->g, l) == KN_OP_LOAD && p->value[l].folded;
+}
+
+/* A register, none of those for scratch, has n. */
+static bool cp_is_held(const kx_plan *p, kn_ref n) {
+    int reg = p->value[n].reg;
+    return reg >= 0 && reg != KX_A && reg != KX_D && reg != KX_C;
+}
+
+/* So it is with what a place is made of. */
+static bool cp_in_registers(const kx_plan *p, kn_ref place) {
+    kx_spot a;
+    kx_address_of(p->g, place, &a);
+    kn_ref from = p->value[a.storage].pointer;
+    return cp_is_held(p, a.storage) && (!a.off || cp_is_held(p, a.off)) && (!from || cp_is_held(p, from));
+}
+
+/* In that loop rcx and rdx are for scratch: no value has one of them. */
+static bool cp_has_scratch(const kx_plan *p, int loop) {
+    if (loop < 0 || p->loop[loop].shares[KX_BANK_GP]) return false;
+    for (size_t k = 0; k < p->nsplit; k++) {
+        const kx_split *s  = &p->split[k];
+        bool            gp = !s->table && p->value[s->value].bank == KX_BANK_GP;
+        if (gp && (s->reg == KX_C || s->reg == KX_D) && kx_within(p, loop, s->loop)) return false;
+    }
+    return true;
+}
+
+/* Nothing comes of the item but as a part of others. */
+static bool cp_is_silent(const kx_plan *p, kn_ref x) {
+    int op = kg_op(p->g, x);
+    return !p->value[x].needed || p->value[x].folded || p->value[x].step || op == KN_OP_INDEX;
+}
+
+/* The copies from the one in hand on, up to `most`, that can all be read before any is written. */
+static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *last) {
+    const kx_plan *p = e->p;
+    int            n = 0;
+    if (!cp_has_scratch(p, p->loop_of[e->at])) most = 1;
+    for (uint32_t j = e->at; j < p->n && n < most; j++) {
+        kn_ref x = p->list[j];
+        if (j > e->at && e->moves < p->nmove && p->move[e->moves].at <= j) break;
+        if (j > e->at && cp_is_silent(p, x)) continue;
+        if (kg_op(p->g, x) != KN_OP_STORE || kg_nsrc(p->g, x) != 2 || !cp_is_copy(p, x)) break;
+        kn_ref from = kg_at(p->g, kg_at(p->g, x, 1), 0);
+        bool   free = cp_in_registers(p, from) && cp_in_registers(p, kg_at(p->g, x, 0));
+        for (int k = 0; k < n && free; k++)
+            free = kx_root_of(p->g, from) != kx_root_of(p->g, kg_at(p->g, store[k], 0));
+        if (!free && n) break;
+        store[n++] = x;
+        *last      = j;
+        if (!free) break;
+    }
+    return n;
+}
+
 bool kx_emit_copy(kx_writer *e, kn_ref store) {
-    kn_ref l = kg_at(e->g, store, 1);
-    if (kg_op(e->g, l) != KN_OP_LOAD || !e->p->value[l].folded) return false;
-    int        bytes = (int)cp_bytes(e->p, store);
-    kx_form_id form  = bytes == 2 ? KX_MOVZX16 : KX_MOV;
-    kx_put(e, kx_at_place(e, kx_i2(form, KN_MAX(bytes, 4), KX_A, KX_IN_MEM), kg_at(e->g, l, 0)));
-    kx_put(e, kx_at_place(e, kx_i2(KX_MOV_ST, bytes, KX_IN_MEM, KX_A), kg_at(e->g, store, 0)));
+    static const int scratch[] = {KX_A, KX_D, KX_C};
+    kn_ref           of[KN_COUNT(scratch)];
+    if (!cp_is_copy(e->p, store)) return false;
+    if (e->copied > e->at) return true;
+    uint32_t last = e->at;
+    int      n    = cp_together(e, of, KN_COUNT(of), &last);
+    for (int k = 0; k < n; k++) {
+        int    bytes = (int)cp_bytes(e->p, of[k]);
+        kx_ins load  = kx_i2(bytes == 2 ? KX_MOVZX16 : KX_MOV, KN_MAX(bytes, 4), scratch[k], KX_IN_MEM);
+        kx_put(e, kx_at_place(e, load, kg_at(e->g, kg_at(e->g, of[k], 1), 0)));
+    }
+    for (int k = 0; k < n; k++) {
+        kx_ins put = kx_i2(KX_MOV_ST, (int)cp_bytes(e->p, of[k]), KX_IN_MEM, scratch[k]);
+        kx_put(e, kx_at_place(e, put, kg_at(e->g, of[k], 0)));
+    }
+    e->copied = last + 1;
     return true;
 }

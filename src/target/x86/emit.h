@@ -57,6 +57,7 @@ typedef struct kx_writer {
     int32_t        *local;                 /* in the frame: of a BUFFER{LOCAL} */
     int32_t         thunk[KX_HELPERS];     /* labels, 0: not called */
     uint32_t        at;                    /* the place in the list: of the item, or what is made before it */
+    uint32_t        copied;                /* copies before that place are made */
     size_t          moves;                 /* of the plan's, made so far */
     kn_ref          under;                 /* the last that a jump to `past` leaves out, 0: none is open */
     int32_t         past;
