@@ -424,8 +424,11 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
                 ko_split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
             continue;
         }
-        most /= KN_MAX(terms, 1); /* of sums in sums, together */
-        few /= KN_MAX(terms, 1);
+        bool within = false; /* of sums in sums, together */
+        for (int o = last; o < v->nest->norigin; o++)
+            within |= kg_depends(v->g, v->nest->origin[o].closer, v->nest->origin[first].range) ||
+                      kg_depends(v->g, v->nest->origin[first].closer, v->nest->origin[o].range);
+        if (within) most /= KN_MAX(terms, 1), few /= KN_MAX(terms, 1);
         for (int o = last; o-- > first;) {
             int at = ko_position(v->nest, o, KN_AXIS_REDUCE);
             if (at >= 0) ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
