@@ -423,6 +423,33 @@ static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     return c->vec[n][row * d->nchunk + chunk];
 }
 
+/* Four lanes that are far apart, of rows of which eight bytes lie side by side: those of two lanes each are one
+ * register, which are put in turns byte by byte, and then pair by pair. */
+static kn_ref cm_load_narrow(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+    kn_graph *g  = c->g;
+    int       dt = kg_dtype(g, n), size = kn_dsize(dt), rows = 8 / size, from = kx_chunk_start(d, chunk);
+    int       own = size == 1 ? KN_U8 : KN_U16, wide = size == 1 ? KN_U16 : KN_U32;
+    int64_t   first, next;
+    kn_ref    x[4], y[2];
+    if (size > 2 || dt == KN_BOOL || kx_chunk_width(d, chunk) != 4 || !kn_is_int(dt)) return 0;
+    if (!kx_interleaves(c->avx512, own, 2, 2 * rows) || !kx_joins(c->avx512, own, 2 * rows)) return 0;
+    if (!cm_block(a, d, row, rows, &first, &next)) return 0;
+    for (int l = 0; l < 4; l++) {
+        x[l] = kg_load(g, cm_run_place(c, a, d, first, from + l, 0, rows, 1));
+        if (dt != own) x[l] = kg_bitcast(g, x[l], own);
+    }
+    for (int l = 0; l < 2; l++) y[l] = kx_join(c, own, x[l], x[l + 2], rows);
+    if (!cm_interleave(c, own, y, 2, 2 * rows)) return 0;
+    for (int l = 0; l < 2; l++) y[l] = kg_bitcast(g, y[l], wide);
+    if (!cm_interleave(c, wide, y, 2, rows)) return 0;
+    for (int l = 0; l < 2; l++) y[l] = kg_bitcast(g, y[l], dt);
+    for (int k = 0; k < rows; k++) {
+        int at = 4 * k % (2 * rows);
+        c->vec[n][(first + k * next) * d->nchunk + chunk] = kx_part(c, y[4 * k / (2 * rows)], 2 * rows, at, 4);
+    }
+    return c->vec[n][row * d->nchunk + chunk];
+}
+
 /* The same of a STORE, of a part of the lanes where fewer rows lie side by side, or few rows that lie in turns; *known:
  * it is of such rows. */
 static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk,
@@ -621,6 +648,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
                              : a.plain && cm_gathers_apart(c, dt, w, step);
     if (a.plain && kg_nsrc(g, n) == 1 && step != 1) { /* a block has rows whose gates are others */
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
+        if (!x) x = cm_load_narrow(c, n, &a, d, row, chunk);
         if (!x) x = cm_load_halves(c, n, &a, d, row, chunk);
         if (x) return x;
     }
