@@ -359,6 +359,7 @@ int ko_shared_terms(const ko_view *v, int row) {
     for (int o = v->nest->norigin; o-- > v->outputs;)
         for (int i = 0; i < v->naccess && v->nest->origin[o].extent <= 2 * KO_SHORT_SUM; i++) {
             int64_t next = ko_stride_in(v, &v->access[i], row), term = ko_stride_in(v, &v->access[i], o);
+            if (term < 0) term = -term; /* a gradient goes through the windows from their ends */
             bool    moves = next > 1 && next < INT64_MAX && term > 1 && term < INT64_MAX; /* and not as lanes do */
             if (moves && term % next == 0 && term / next <= KO_SHARED_APART) return o;
         }
