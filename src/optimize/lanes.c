@@ -461,7 +461,7 @@ static bool row_of_much(const ko_view *v, int lane, int64_t w) {
 static int64_t held_lanes(const ko_view *v, int lane, int row) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent;
-    if (v->outputs + 1 != nest->norigin || v->ops > KO_PIECE_OPS || e < v->lanes) return 0;
+    if (v->outputs + 1 != nest->norigin || v->work > KO_PIECE_OPS || e < v->lanes) return 0;
     const kn_origin *sum  = &nest->origin[v->outputs];
     kn_ref           term = kg_at(v->g, sum->closer, 0), on = nest->origin[row].range;
     int              held = 0;
@@ -475,7 +475,10 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
         far |= ko_stride_in(v, a, lane) > 1; /* each load of it is many */
         held++;
     }
-    int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), some = KN_MIN(KN_MIN(room, 4), e / v->lanes);
+    int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), all = e / v->lanes;
+    int64_t some = KN_MIN(KN_MIN(room, 4), all);
+    if (some > 0 && 2 * (all % some) < some) /* little is left for a round of its own: as much in each */
+        some = (all + (all + some - 1) / some - 1) / ((all + some - 1) / some);
     bool    pays = far ? some > 0 : room > 2 && some > 1; /* of few, a tile broadcasts less often */
     bool    many = far && nest->origin[row].extent >= KO_MANY_ROWS;
     if (sum->extent <= KO_SHORT_SUM && !many) return 0; /* a tile holds them as well */
