@@ -146,7 +146,7 @@ static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *
 /* What the products of w of a row's lanes take, in halves of a register's: where one such is multiplied a cycle, two of
  * half as many lanes are. Of rows that share their terms, or that are less than a register, all else counts as well. */
 static int64_t halves_of(const ko_view *v, int lane, int row, int64_t w) {
-    int64_t parts = ko_lane_vectors(v, w % v->lanes);
+    int64_t parts    = ko_lane_vectors(v, w % v->lanes);
     bool    long_row = v->nest->origin[lane].extent >= v->lanes && ko_shared_terms(v, row) < 0;
     return 2 * (w / v->lanes) + (long_row && v->machine->fma_per_cycle == 1 ? parts : 2 * parts);
 }
@@ -476,9 +476,8 @@ static int64_t held_lanes(const ko_view *v, int lane, int row) {
         held++;
     }
     int64_t room = (ko_tile_registers(v) - 4) / (sum->extent + 1), all = e / v->lanes;
-    int64_t some = KN_MIN(KN_MIN(room, 4), all);
-    if (some > 0 && 2 * (all % some) < some) /* little is left for a round of its own: as much in each */
-        some = (all + (all + some - 1) / some - 1) / ((all + some - 1) / some);
+    int64_t some = KN_MIN(KN_MIN(room, 4), all), rounds = some > 0 ? (all + some - 1) / some : 0;
+    if (rounds && 2 * (all % some) < some) some = (all + rounds - 1) / rounds; /* little is left: as much in each */
     bool    pays = far ? some > 0 : room > 2 && some > 1; /* of few, a tile broadcasts less often */
     bool    many = far && nest->origin[row].extent >= KO_MANY_ROWS;
     if (sum->extent <= KO_SHORT_SUM && !many) return 0; /* a tile holds them as well */

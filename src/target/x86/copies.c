@@ -80,12 +80,6 @@ static bool cp_has_scratch(const kx_plan *p, int loop) {
     return true;
 }
 
-/* Nothing comes of the item but as a part of others. */
-static bool cp_is_silent(const kx_plan *p, kn_ref x) {
-    int op = kg_op(p->g, x);
-    return !p->value[x].needed || p->value[x].folded || p->value[x].step || op == KN_OP_INDEX;
-}
-
 /* The copies from the one in hand on, up to `most`, that can all be read before any is written. */
 static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *last) {
     const kx_plan *p = e->p;
@@ -94,7 +88,7 @@ static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *la
     for (uint32_t j = e->at; j < p->n && n < most; j++) {
         kn_ref x = p->list[j];
         if (j > e->at && e->moves < p->nmove && p->move[e->moves].at <= j) break;
-        if (j > e->at && cp_is_silent(p, x)) continue;
+        if (j > e->at && kx_is_silent(p, x)) continue;
         if (kg_op(p->g, x) != KN_OP_STORE || kg_nsrc(p->g, x) != 2 || !cp_is_copy(p, x)) break;
         kn_ref from = kg_at(p->g, kg_at(p->g, x, 1), 0);
         bool   free = cp_in_registers(p, from) && cp_in_registers(p, kg_at(p->g, x, 0));

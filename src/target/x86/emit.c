@@ -677,12 +677,18 @@ static void em_close_loop(kx_writer *e, int number) {
 
 /* ---- the function ---------------------------------------------------------------------------------------------- */
 
+bool kx_is_silent(const kx_plan *p, kn_ref n) {
+    const kx_value *v  = &p->value[n];
+    int             op = kg_op(p->g, n);
+    if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return true;
+    return (op == KN_OP_BITCAST && v->same) || v->low;
+}
+
 static void em_emit_node(kx_writer *e, uint32_t at) {
     kn_ref    n  = e->p->list[at];
     kx_value *v  = &e->p->value[n];
     int       op = kg_op(e->g, n);
-    if (!v->needed || v->folded || v->step || op == KN_OP_PARAM || op == KN_OP_BUFFER) return;
-    if ((op == KN_OP_BITCAST && v->same) || v->low) return;
+    if (kx_is_silent(e->p, n)) return;
     em_list_node(e, n);
     if (op == KN_OP_RANGE)
         em_open_loop(e, em_loop_of_range(e, n));

@@ -119,6 +119,7 @@ void kx_emit_load(kx_writer *e, kn_ref n);
 int  kx_load_table(kx_writer *e, kn_ref load, const kx_table *t, int scratch);
 void kx_put_table(kx_writer *e, const kx_table *t, int reg);
 void kx_emit_store(kx_writer *e, kn_ref n);
+bool kx_is_silent(const kx_plan *p, kn_ref n); /* no instruction comes of the item but as a part of others */
 bool kx_emit_copy(kx_writer *e, kn_ref store); /* copies.c. False: its value is no such LOAD */
 void kx_emit_divide(kx_writer *e, kn_ref n);
 void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n is without its gate */
