@@ -446,13 +446,14 @@ static int rows_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts
 }
 
 /* Of what takes long to compute, each step of a fold too, a tile that is left over would wait for all of it once more:
- * sums side by side, and rows whose last registers may begin in the ones before. */
+ * sums side by side, rows whose last registers may begin in the ones before, and rows of sums, whose lanes compute the
+ * same (reduce_lanes.c). */
 static bool row_of_much(const ko_view *v, int lane, int64_t w) {
     int64_t e    = v->nest->origin[lane].extent;
     bool    sums = v->outputs < v->nest->norigin, fold = false;
     for (int o = v->outputs; o < v->nest->norigin; o++) fold |= kg_is_fold(v->g, v->nest->origin[o].closer);
-    bool much = sums ? v->ops >= (fold ? KO_PIECE_OPS / 2 : KO_PIECE_OPS)
-                     : v->work >= KO_PIECE_OPS && side_by_side(v, lane);
+    bool much = v->work >= KO_PIECE_OPS && (sums || side_by_side(v, lane));
+    much |= fold && v->ops >= KO_PIECE_OPS / 2;
     return much && !v->narrow && e > w && e % w && e <= 2 * v->wide;
 }
 

@@ -310,8 +310,9 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (lane < 0 && row < 0 && w > v->lanes && !v->narrow && columns_between(v, o, opts, n, cap))
             w = KN_MIN(w, 2 * v->lanes);
         int beside = lane < 0 ? -1 : ko_position(nest, lane, KN_AXIS_UPCAST);
-        if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e && e % v->lanes == 0)
-            w = e; /* what is computed of the row's elements is computed once */
+        if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e &&
+            (e % v->lanes == 0 || v->work >= KO_PIECE_OPS))
+            w = e; /* what is computed of the row's elements is computed once, what is left of whole registers too */
         lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
         if (turned >= 0)
             ko_stage(v, kg_field(v->g, kg_at(v->g, v->access[turned].node, 0), KN_F_PARAM_slot), opts, n, cap);
