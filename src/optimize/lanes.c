@@ -494,6 +494,17 @@ static void hold_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int 
     ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = ko_position(v->nest, lane, -1)}, opts, n, cap);
 }
 
+/* From one lane to the next all that is read and stored lies further apart than by the other output loops. */
+static bool lies_far(const ko_view *v, int lane) {
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], lane);
+        if (s < 2 || s == INT64_MAX) return false;
+        for (int o = 0; o < v->outputs; o++)
+            if (o != lane && ko_stride_in(v, &v->access[i], o) > s) return false;
+    }
+    return true;
+}
+
 void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -512,7 +523,11 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (beside >= 0) row = beside;
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
-    if (at != end) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
+    /* windows of bytes and words, whose lanes are put in one by one: lines are left for others when all is done there */
+    bool far = sums && row < 0 && 2 * v->lanes >= v->machine->vector_bytes && lies_far(v, lane);
+    if (far) w = KN_MIN(e, v->lanes / 4);
+    else if (at != end)
+        ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
     at = ko_position(nest, lane, -1);
     bool    product = row >= 0 && row != beside;
     int64_t held    = product ? held_lanes(v, lane, row) : 0;
