@@ -640,6 +640,10 @@ static double with_rest(const ko_shape *h, int loop, int from) {
     return o->extent > o->tail ? (double)o->extent / (double)(o->extent - o->tail) : 1;
 }
 
+int64_t ko_lines_held(const kn_machine *m, int64_t apart) {
+    return m->cache[KN_L1] / KN_MAX(KN_MIN(apart & -apart, (int64_t)WAY), m->line);
+}
+
 /* Of the lines that the site touches while the loops before `from` stand still, as many are those of one set of an L1
  * as its ways do not hold. A way is as large as a page, as where a page begins is not known when it is looked up. */
 static bool overflows_set(const ko_shape *h, const ko_site *s, int from, const kn_machine *m) {

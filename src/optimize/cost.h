@@ -14,6 +14,8 @@ int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range, int64_t most);
 /* Runs of `lanes` elements, near to one another, that have all of so many places; more than `most`: they are not. */
 int ko_runs(const int64_t *place, int64_t lanes, int most);
 enum { KO_RUNS = 4 }; /* that a register's lanes are shuffled from, at most */
+/* Lines so many bytes apart that the L1 has a place for: they lie in some of its sets alone. */
+int64_t ko_lines_held(const kn_machine *m, int64_t apart);
 /* Vector operations that an op stands for: 0 what is no arithmetic. */
 int ko_op_weight(int op);
 

@@ -263,6 +263,12 @@ static bool turns_bytes(const ko_view *v, int lane, int turned) {
            v->nest->origin[turned].extent >= KO_BYTE_BLOCK;
 }
 
+/* Bytes from one number of that loop to the next; INT64_MAX: anywhere. */
+static int64_t bytes_apart(const ko_view *v, const ko_access *a, int origin) {
+    int64_t s = ko_stride_in(v, a, origin);
+    return s < 0 || s == INT64_MAX ? INT64_MAX : kn_sat_mul(s, kn_dsize(kg_dtype(v->g, a->node)));
+}
+
 /* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
  * as many, which registers turn, or one by one, more of them in a row. False: registers are too few for one. */
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
@@ -358,12 +364,6 @@ static int row_of_accumulators(const ko_view *v, int lane, int64_t *rows) {
     return row;
 }
 
-/* Bytes from one number of that loop to the next; INT64_MAX: anywhere. */
-static int64_t bytes_apart(const ko_view *v, const ko_access *a, int origin) {
-    int64_t s = ko_stride_in(v, a, origin);
-    return s < 0 || s == INT64_MAX ? INT64_MAX : kn_sat_mul(s, kn_dsize(kg_dtype(v->g, a->node)));
-}
-
 int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
     int64_t line = v->machine->line, least = line / 2 + 1;
     int     best = -1;
@@ -416,6 +416,24 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     int64_t most = (SHORT_ROWS >> v->narrow) / each;
     if (row >= 0) *rows = ko_tile_rows(v->nest->origin[row].extent, KN_MAX(most, 1));
     return row;
+}
+
+/* Of a block of bytes, which takes part of a line of each of its lanes: the L1 has no place for a line of all lanes until
+ * the rows come that are beside these in it, but for what a line's rows store: they are to go inside the loop of the
+ * lanes, apart from other rows. */
+static bool line_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts, int *n, int cap) {
+    int     at = ko_position(v->nest, row, -1);
+    int64_t line = v->machine->line, e = v->nest->origin[row].extent;
+    bool    bytes = v->lanes >= v->machine->vector_bytes && rows > 1 && rows < line, fit = true;
+    if (!bytes || at + 1 != ko_position(v->nest, lane, -1) || e < 2 * line || e % line) return false;
+    for (int i = 0; i < v->naccess; i++) {
+        bool    stored = v->access[i].stored;
+        int64_t apart = bytes_apart(v, &v->access[i], stored ? row : lane);
+        int64_t held = apart > 0 && apart < INT64_MAX ? ko_lines_held(v->machine, apart) : INT64_MAX;
+        if (stored && held < line) return false;
+        if (!stored) fit &= v->nest->origin[lane].extent <= held;
+    }
+    return !fit && ko_split(v, at, line, KN_AXIS_LOOP, opts, n, cap);
 }
 
 /* Lanes of a block that is read lie pages apart, and between two lines of one page come more pages than the TLB next to
@@ -509,6 +527,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
     int64_t        rows = 0;
+    int            inside = -1; /* the place of rows that go inside the loop of the lanes, -1 none do */
     if (row < 0 && scan_block(v, lane, opts, n, cap)) return;
     bool sums = v->outputs < nest->norigin;
     if (v->joins && (v->joins = (!sums || row < 0) && ko_join_rows(v, lane, opts, n, cap))) return;
@@ -550,7 +569,10 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         int     second = product && !by_rows && !shares ? rows_beside(v, lane, row, rows, w, &some) : -1;
         if (second >= 0) ko_split(v, ko_position(nest, second, -1), some, KN_AXIS_UPCAST, opts, n, cap);
         if (v->turned) rows_in_line(v, lane, row, rows, w, opts, n, cap);
-        int around = v->turned ? rows_inside(v, lane, row, rows, opts, n, cap) : ko_position(nest, row, -1);
+        if (v->turned && line_inside(v, lane, row, rows, opts, n, cap)) inside = ko_position(nest, row, -1) + 1;
+        int around = inside >= 0 ? inside
+                   : v->turned   ? rows_inside(v, lane, row, rows, opts, n, cap)
+                                 : ko_position(nest, row, -1);
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);
     }
@@ -565,6 +587,8 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     int64_t part = w / (v->byte_products ? 4 : 2); /* there products are loaded and stored sixteen at a time */
     if (halves) ko_split(v, ko_position(nest, lane, KN_AXIS_UPCAST), part, KN_AXIS_UPCAST, opts, n, cap);
     if (product) panels(v, lane, row, w, opts, n, cap);
+    kn_opt swap = {.op = KN_OPT_SWAP, .axis = inside, .arg = ko_position(nest, lane, KN_AXIS_LOOP)};
+    if (inside >= 0) ko_push(v, swap, opts, n, cap);
 }
 
 int64_t ko_turning_point(const ko_view *v, kn_ref x, int origin) {
