@@ -7,6 +7,7 @@ enum {
     SUM_CODE = 128, /* operations in all rounds of a row */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
+    ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 8, /* that rows in one run are gone through; registers of it */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
     SHORT_ROW = 1024, /* bytes */
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
@@ -226,6 +227,30 @@ static bool joined_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     return ko_push(v, join, opts, n, cap);
 }
 
+/* All rows of one that fills no register, where they follow one another and loops around go through them again and
+ * again: whole registers of them are added up, and each row's lanes meet behind the loops. False: they do not. */
+static bool joined_rows(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
+    const kn_origin *sum = &v->nest->origin[own];
+    int              row = -1;
+    if (sum->extent >= v->lanes || ko_terms(v) < ROUNDS_OF_ROWS * sum->extent || sum->moving) return false;
+    for (int o = 0; o < v->outputs && row < 0; o++) {
+        if (!ko_may_be_lane(v, o) || v->nest->origin[o].extent * sum->extent > ROWS_OF_ONE * v->lanes) continue;
+        row = o;
+        for (int i = 0; i < v->naccess && row >= 0; i++) {
+            const ko_access *a = &v->access[i];
+            bool next = ko_stride_in(v, a, own) == 1 && ko_stride_in(v, a, o) == sum->extent;
+            if (a->reduce == sum->closer && !next) row = -1;
+        }
+    }
+    if (row < 0) return false;
+    int at = ko_position(v->nest, row, KN_AXIS_LOOP);
+    if (!ko_split(v, at, v->nest->origin[row].extent, KN_AXIS_UPCAST, opts, n, cap)) return false;
+    ko_split(v, ko_position(v->nest, own, KN_AXIS_REDUCE), sum->extent, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+    int lanes = ko_position(v->nest, own, KN_AXIS_GROUP_REDUCE);
+    kn_opt join = {.op = KN_OPT_JOIN, .axis = lanes, .arg = ko_position(v->nest, row, KN_AXIS_UPCAST)};
+    return ko_push(v, join, opts, n, cap);
+}
+
 /* Columns whose elements a sum's lanes have between them: a tile of all reads each line once. False: there are none. */
 static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     int64_t apart = 0;
@@ -297,7 +322,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         else if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
         if (few && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
-        if (lane < 0 && row < 0 && joined_columns(v, o, opts, n, cap)) continue;
+        if (lane < 0 && row < 0 && (joined_columns(v, o, opts, n, cap) || joined_rows(v, o, opts, n, cap))) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer);
         if (fold && short_fold(v, o, opts, n, cap)) continue;
         bool alone = !fold && lane < 0 && row < 0; /* no other lanes, no rows, and it is a sum */
