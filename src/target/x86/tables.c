@@ -32,10 +32,15 @@ int kx_most_apart(bool avx512, int size, int w) {
 
 int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t *start) {
     kx_spot a;
-    int     w = (int)kg_numel(p->g, load), runs;
+    int     w = (int)kg_numel(p->g, load), runs, half[KX_PLACE_RUNS];
     kx_address_of(p->g, kg_at(p->g, load, 0), &a);
     for (int l = 0; l < w; l++) place[l] = (int32_t)kg_const_int(p->g, kg_at(p->g, a.stack, (uint32_t)l));
     for (*each = w; (runs = kx_runs_of(place, w, *each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS;) *each /= 2;
+    bool wide = *each * kn_dsize(kg_dtype(p->g, load)) == 64; /* two halves are loaded in the time of one such */
+    if (wide && runs > 1 && kx_runs_of(place, w, w / 2, runs, half) == runs) {
+        *each /= 2;
+        memcpy(start, half, sizeof half);
+    }
     return runs;
 }
 
