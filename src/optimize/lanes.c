@@ -212,14 +212,25 @@ static int rows_beside(const ko_view *v, int lane, int row, int64_t rows, int64_
     return beside;
 }
 
+/* Rows share scalars alone, all of which registers keep while a row goes by. */
+static bool shares_scalars(const ko_view *v, int lane, int row) {
+    bool alone = v->outputs + 1 == v->nest->norigin && ko_terms(v) <= 2 * KO_SHORT_SUM && ko_shared_terms(v, row) < 0;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        if (a->reduce && ko_stride_in(v, a, lane) != 0) alone &= ko_stride_in(v, a, row) != 0;
+    }
+    return alone;
+}
+
 /* A product of a few terms takes as long as its stores do: row by row, each from its beginning to its end, where the
- * L1 has the other matrix for all of them. */
+ * L1 has the other matrix for all of them; or rows have nothing to share that is loaded for each. */
 static bool goes_by_rows(const ko_view *v, int lane, int row) {
     int64_t e = v->nest->origin[lane].extent, bytes = v->machine->vector_bytes / v->lanes;
-    if (!short_terms(v) || v->narrow || v->ngate || v->ops > FEW_OPS || e < 4 * v->lanes || !side_by_side(v, lane))
-        return false;
+    bool    alone = shares_scalars(v, lane, row);
+    if (!alone && (!short_terms(v) || v->ops > FEW_OPS)) return false;
+    if (v->narrow || v->ngate || e < 4 * v->lanes || !side_by_side(v, lane)) return false;
     for (int o = row + 1; o < v->nest->norigin; o++) /* around which no row comes again */
-        for (int i = 0; i < v->naccess; i++) {
+        for (int i = 0; i < v->naccess && !alone; i++) {
             const ko_access *a = &v->access[i];
             if (!a->reduce || ko_stride_in(v, a, lane) != 1 || !ko_stride_in(v, a, o)) continue;
             bytes = kn_sat_mul(bytes, v->nest->origin[o].extent);
