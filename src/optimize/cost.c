@@ -386,10 +386,9 @@ static int64_t element_at(const ko_shape *h, const ko_site *s, int l, int64_t n)
 }
 
 int ko_runs(const int64_t *place, int64_t lanes, int most) {
-    int64_t next = INT64_MAX, last = INT64_MIN;
+    int64_t next = INT64_MAX;
     int     runs = 0;
-    for (int64_t l = 0; l < lanes; l++) next = KN_MIN(next, place[l]), last = KN_MAX(last, place[l]);
-    if (kn_sat_add(last, -next) >= 2 * most * lanes) return most + 1; /* rows: turned where they are stored */
+    for (int64_t l = 0; l < lanes; l++) next = KN_MIN(next, place[l]);
     while (next < INT64_MAX && runs <= most) {
         int64_t from = next;
         runs++;

@@ -15,6 +15,7 @@ enum {
     MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
     ROWS_OF_JOINED = 16, /* registers of rows beside one another that share lines */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
+    FAR         = 1 << 24, /* elements, that Select makes one address of */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
 
@@ -68,6 +69,14 @@ static bool places_of(const ko_view *v, const ko_access *a, const int *loop, con
     return true;
 }
 
+/* They span more than a few registers: lanes that are rows apart are put in turns where they are stored, and so are
+ * whole rows of what is moved alone. */
+static bool lies_apart(const ko_view *v, const int64_t *place, int64_t lanes, bool row) {
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (int64_t l = 0; l < lanes; l++) first = KN_MIN(first, place[l]), last = KN_MAX(last, place[l]);
+    return kn_sat_add(last, -first) >= (row && v->work >= KO_PIECE_OPS ? FAR : 2 * KO_RUNS * lanes);
+}
+
 /* What a register's lanes read lies in a few runs. */
 static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, int n) {
     int64_t place[MOST_LANES], lanes = 1;
@@ -80,8 +89,12 @@ static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, 
         if (a->stored) continue;
         if (!a->affine || (size >= 4 && !v->machine->mask_registers)) return false;
         if (!places_of(v, a, loop, count, n, place, lanes)) return false;
-        for (int64_t l = 0; l < lanes; l += each)
-            if (ko_runs(place + l, KN_MIN(each, lanes - l), KO_RUNS) > KO_RUNS) return false;
+        int64_t next = ko_stride_in(v, a, loop[0]);
+        bool    row  = next >= 0 && next <= KO_NEAR;
+        for (int64_t l = 0; l < lanes; l += each) {
+            int64_t some = KN_MIN(each, lanes - l);
+            if (lies_apart(v, place + l, some, row) || ko_runs(place + l, some, KO_RUNS) > KO_RUNS) return false;
+        }
     }
     return true;
 }
