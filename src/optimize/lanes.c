@@ -429,9 +429,9 @@ static int short_row(const ko_view *v, int lane, int64_t *rows) {
     return row;
 }
 
-/* Of a block of bytes, which takes part of a line of each of its lanes: the L1 has no place for a line of all lanes until
- * the rows come that are beside these in it, but for what a line's rows store: they are to go inside the loop of the
- * lanes, apart from other rows. */
+/* Of a block of bytes, which takes part of a line of each of its lanes: the L1 has no place for a line of all lanes
+ * until the rows come that are beside these in it, but for what a line's rows store: they are to go inside the loop of
+ * the lanes, apart from other rows. */
 static bool line_inside(ko_view *v, int lane, int row, int64_t rows, kn_opt *opts, int *n, int cap) {
     int     at = ko_position(v->nest, row, -1);
     int64_t line = v->machine->line, e = v->nest->origin[row].extent;
@@ -553,7 +553,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (beside >= 0) row = beside;
     for (int l = 0; l < nest->nloop; l++)
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
-    /* windows of bytes and words, whose lanes are put in one by one: lines are left for others when all is done there */
+    /* windows of bytes and words, whose lanes are put in one by one: a line is left when all is done there */
     bool far = sums && row < 0 && 2 * v->lanes >= v->machine->vector_bytes && lies_far(v, lane);
     if (far) w = KN_MIN(e, v->lanes / 4);
     else if (at != end)
