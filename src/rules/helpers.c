@@ -42,6 +42,14 @@ kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n) {
     return kg_op2(g, KN_OP_MUL, kg_at(g, n, 0), kg_float(g, dt, r.f));
 }
 
+kn_ref kn_rule_sub_const(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    kn_ref    x = kg_at(g, n, 0);
+    double    c = kg_const_float(g, kg_at(g, n, 1));
+    if (isnan(c) || kg_op(g, x) == KN_OP_CONST) return 0;
+    return kg_op2(g, KN_OP_ADD, x, kg_float(g, kg_dtype(g, n), -c));
+}
+
 bool kn_rule_is_one(kn_rw *rw, kn_ref a) {
     return kg_numel(rw->g, a) == 1;
 }

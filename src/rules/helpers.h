@@ -13,6 +13,7 @@
 kn_ref kn_rule_fold(kn_rw *rw, kn_ref n);      /* an op of constants is a constant */
 kn_ref kn_rule_bounds(kn_rw *rw, kn_ref n);    /* an integer or bool that can only be one value */
 kn_ref kn_rule_order(kn_rw *rw, kn_ref n);     /* constants right, then ascending ids */
+kn_ref kn_rule_sub_const(kn_rw *rw, kn_ref n); /* x - c = x + (-c) of floats: sums go both ways round */
 kn_ref kn_rule_div_const(kn_rw *rw, kn_ref n); /* x / c = x * (1 / c) where that is exact */
 bool   kn_rule_is_one(kn_rw *rw, kn_ref a); /* a scalar */
 bool   kn_rule_is_of_rows(kn_rw *rw, kn_ref a); /* one value for all lanes of a row */
