@@ -369,7 +369,8 @@ static int row_of_accumulators(const ko_view *v, int lane, int64_t *rows) {
     if (row < 0) return -1;
     for (int i = 0; i < v->naccess; i++) trips = KN_MAX(trips, v->access[i].trips);
     int64_t e = v->nest->origin[row].extent;
-    if (e < 2 * SUM_ROWS && trips > THREADS_TRIPS) return -1; /* threads have them */
+    bool outer = ko_position(v->nest, row, -1) == 0;
+    if (outer && e < 2 * SUM_ROWS && trips > THREADS_TRIPS) return -1; /* threads have them */
     int64_t each = ko_lane_vectors(v, v->nest->origin[lane].extent), fit = (ko_tile_registers(v) - each) / each;
     *rows        = ko_tile_rows(e, KN_MAX(KN_MIN(fit, (int64_t)SUM_ROWS), (int64_t)1));
     return row;
