@@ -22,7 +22,6 @@ enum {
     EXTRACT     = 2, /* and to store one; */
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that to store them where lanes are no whole vectors, but a half, a quarter and so on */
-    NEARLY_ALL  = 8, /* times the rounds that are left of a loop: what was cut off it */
     SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
     MOST_PHASES = 16, /* the largest number that quotients and remainders are strides by */
     PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
@@ -621,11 +620,11 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     return lane_cycles * (ragged ? RAGGED : 1);
 }
 
-/* Rounds that were cut off the loop, where they are nearly all: else the model knows the loop alone, as its lists were
+/* Rounds that were cut off the loop, where they are most of it: else the model knows the loop alone, as its lists were
  * measured. */
 static int64_t peeled_rounds(const kn_nest *nest, int loop) {
     int64_t ends = ko_peeled(nest, loop);
-    return ends > NEARLY_ALL * nest->loop[loop].extent ? ends : 0;
+    return ends > nest->loop[loop].extent ? ends : 0;
 }
 
 /* Numbers of the loop's origin for each that the loops from `from` on and its lanes walk, with what is left over of
