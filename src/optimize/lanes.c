@@ -535,7 +535,7 @@ static bool lies_far(const ko_view *v, int lane) {
     return true;
 }
 
-/* Rows of windows, as many in each tile where no number divides them: what a few left over load, a tile shares. */
+/* Rows of windows, as many in each tile where no number divides them: a few that are left over would load as much. */
 static int64_t even_rows(int64_t extent, int64_t most) {
     int64_t rows = ko_tile_rows(extent, most), tiles = (extent + most - 1) / most;
     return extent % rows ? (extent + tiles - 1) / tiles : rows;
@@ -583,8 +583,9 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (row >= 0) {
         int64_t most = shares && ko_is_gated(v, row) ? GATED_ROWS : INT64_MAX;
         if (!rows) most = KN_MIN(most, most_rows(v, lane, w));
-        bool window = product && ko_shared_terms(v, row) >= 0;
-        if (!rows) rows = window ? even_rows(nest->origin[row].extent, most) : ko_tile_rows(nest->origin[row].extent, most);
+        int64_t all    = nest->origin[row].extent;
+        bool    window = product && ko_shared_terms(v, row) >= 0;
+        if (!rows) rows = window ? even_rows(all, most) : ko_tile_rows(all, most);
         int64_t some;
         int     second = product && !by_rows && !shares ? rows_beside(v, lane, row, rows, w, &some) : -1;
         if (second >= 0) ko_split(v, ko_position(nest, second, -1), some, KN_AXIS_UPCAST, opts, n, cap);
