@@ -69,12 +69,17 @@ static bool places_of(const ko_view *v, const ko_access *a, const int *loop, con
     return true;
 }
 
-/* They span more than a few registers: lanes that are rows apart are put in turns where they are stored, and so are
- * whole rows of what is moved alone. */
-static bool lies_apart(const ko_view *v, const int64_t *place, int64_t lanes, bool row) {
+static int64_t span_of_places(const int64_t *place, int64_t lanes) {
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (int64_t l = 0; l < lanes; l++) first = KN_MIN(first, place[l]), last = KN_MAX(last, place[l]);
-    return kn_sat_add(last, -first) >= (row && v->work >= KO_PIECE_OPS ? FAR : 2 * KO_RUNS * lanes);
+    return kn_sat_add(last, -first);
+}
+
+/* Elements that a register's lanes may be apart: those of rows whose own `e` lie near may come from anywhere where they
+ * are two, four or eight, or where what is computed takes long. Others are put in turns where they are stored. */
+static int64_t most_apart(const ko_view *v, const int64_t *place, int64_t e, int64_t lanes) {
+    bool row = span_of_places(place, e) <= KO_NEAR * e, takes = v->work >= KO_PIECE_OPS || !(e & (e - 1));
+    return row && takes ? FAR : 2 * KO_RUNS * lanes;
 }
 
 /* What a register's lanes read lies in a few runs. */
@@ -89,11 +94,10 @@ static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, 
         if (a->stored) continue;
         if (!a->affine || (size >= 4 && !v->machine->mask_registers)) return false;
         if (!places_of(v, a, loop, count, n, place, lanes)) return false;
-        int64_t next = ko_stride_in(v, a, loop[0]);
-        bool    row  = next >= 0 && next <= KO_NEAR;
         for (int64_t l = 0; l < lanes; l += each) {
             int64_t some = KN_MIN(each, lanes - l);
-            if (lies_apart(v, place + l, some, row) || ko_runs(place + l, some, KO_RUNS) > KO_RUNS) return false;
+            if (span_of_places(place + l, some) >= most_apart(v, place, count[0], some)) return false;
+            if (ko_runs(place + l, some, KO_RUNS) > KO_RUNS) return false;
         }
     }
     return true;
