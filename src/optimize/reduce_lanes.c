@@ -392,21 +392,25 @@ int ko_shared_terms(const ko_view *v, int row) {
     return -1;
 }
 
-/* The loop of the sum between first and last of which a tile's rows share terms; -1: none. */
+/* The loop of the sum between first and last of which a tile's rows share terms; -1: none, or registers are too few for
+ * what is shared. */
 static int shared_with_tile(const ko_view *v, int first, int last) {
     int     shared = -1, before = -1; /* before: of the rows before the last loop, which is the lanes' */
     bool    fitted = v->machine->turns; /* copies that are too many are taken back; a C compiler may choke on them */
-    int64_t lanes  = 0;
+    int64_t lanes  = 0, rows = 0, share = 0;
     for (int l = 0; l < v->nest->nloop; l++) {
         const kn_loop *at = &v->nest->loop[l];
         if (at->type != KN_AXIS_UPCAST) continue;
         int o  = at->extent <= KO_SHARED_APART ? -1 : ko_shared_terms(v, at->origin);
         shared = before;
-        if (o >= first && o < last) before = o;
+        share  = rows;
+        if (o >= first && o < last) before = o, rows = at->extent;
         if (!fitted || (shared < 0 && ko_is_gated(v, at->origin))) shared = before; /* copies know their gates */
         lanes = at->extent;
     }
-    return ko_lane_vectors(v, lanes) == 1 ? shared : -1; /* else registers are too few for what is shared */
+    int64_t nv = ko_lane_vectors(v, lanes), terms = shared < 0 ? 0 : v->nest->origin[shared].extent;
+    bool    fit = fitted && share > 0 && (2 * share + terms) * nv + terms <= ko_tile_registers(v);
+    return nv == 1 || fit ? shared : -1;
 }
 
 /* The lanes' terms lie side by side, one lane's behind the other's: copies of the sum, where not much is computed in
