@@ -287,7 +287,7 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         n       = list_for(&w, lane, opts, cap);
         ko_predict(model, &nest, v->machine, c);
     }
-    if (lane >= 0 && v->nest->origin[lane].extent < v->lanes && !v->unjoined) {
+    if (lane >= 0 && ko_may_join(v, lane) && !v->unjoined) {
         int joined = weigh_other(v, model, lane, false, opts, cap, c);
         if ((*turned = joined > 0)) return joined;
     }

@@ -171,13 +171,19 @@ static bool reads_in_order(const ko_view *v, const int *loop, const int64_t *cou
     return true;
 }
 
+bool ko_may_join(const ko_view *v, int lane) {
+    int64_t e = v->nest->origin[lane].extent;
+    bool    much = v->outputs == v->nest->norigin && v->work >= KO_PIECE_OPS;
+    return e < v->lanes || (much && e > v->lanes && 2 * e <= 3 * v->lanes);
+}
+
 bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
     bool    narrow = v->machine->vector_bytes / v->lanes < 4, masked = v->ngate > 0;
     bool    sums = v->outputs < v->nest->norigin, limited = sums && is_limited(v, lane);
     if (!v->machine->turns || v->narrow > MOST_NARROWED || !sums_few_terms(v)) return false;
-    if (lanes >= v->lanes || loop_apart(v, 1) != lane) return false;
+    if (!ko_may_join(v, lane) || loop_apart(v, 1) != lane) return false;
     while (count < KN_COUNT(loop) && lanes % v->lanes) {
         int o = loop_apart(v, lanes);
         if (o < 0 || (limited && lanes >= v->lanes)) break;
