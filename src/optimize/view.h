@@ -90,8 +90,8 @@ int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows);
 /* join.c: lanes of short rows and of the loops around them are one run. False: they are none of those; the list may
  * have grown nevertheless. */
 bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap);
-/* Rows of that loop may be so short: less than a register, or of much arithmetic one and a half, of which the half would
- * take as long as one. */
+/* Rows of that loop may be so short: less than a register, or of much arithmetic one and a half, of which the half
+ * would take as long as one. */
 bool ko_may_join(const ko_view *v, int lane);
 
 /* phases.c: lanes, rows and terms of a sum that asks for remainders of output loops. False: this one does not; the list
