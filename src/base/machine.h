@@ -11,6 +11,9 @@
 /* Where bytes are found. */
 typedef enum kn_level { KN_L1, KN_L2, KN_L3, KN_DRAM, KN_LEVELS } kn_level;
 
+/* Elements from the first to the last of which the lanes of one register are loaded, as parts of one address. */
+enum { KN_PLACES_APART = 1 << 24 };
+
 typedef struct kn_machine {
     char    name[24];
     int64_t cache[KN_DRAM]; /* bytes: L1 data, L2, and the share of L3 that one core can count on */

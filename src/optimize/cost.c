@@ -384,6 +384,12 @@ static int64_t element_at(const ko_shape *h, const ko_site *s, int l, int64_t n)
     return s->down >> o & 1 ? -at : at;
 }
 
+int64_t ko_places_span(const int64_t *place, int64_t lanes) {
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (int64_t l = 0; l < lanes; l++) first = KN_MIN(first, place[l]), last = KN_MAX(last, place[l]);
+    return kn_sat_add(last, -first);
+}
+
 int ko_runs(const int64_t *place, int64_t lanes, int most) {
     int64_t next = INT64_MAX;
     int     runs = 0;
@@ -415,9 +421,7 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
             place[l]  = 0;
             for (int k = 0; k < h->nchain; n /= h->each[k++]) place[l] += element_at(h, s, h->chain[k], n % h->each[k]);
         }
-        int64_t low = place[0], high = place[0];
-        for (int64_t l = 1; l < lanes; l++) low = KN_MIN(low, place[l]), high = KN_MAX(high, place[l]);
-        int64_t some = high - low + 1; /* fewer than a register has are loaded in parts, that nothing else is read */
+        int64_t some = ko_places_span(place, lanes) + 1; /* fewer than a register's: in parts, nothing else is read */
         part |= some < lanes && some & (some - 1);
         runs = KN_MAX(runs, ko_runs(place, lanes, KO_RUNS));
     }

@@ -15,7 +15,6 @@ enum {
     MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
     ROWS_OF_JOINED = 16, /* registers of rows beside one another that share lines */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
-    FAR         = 1 << 24, /* elements, that Select makes one address of */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
 
@@ -69,17 +68,11 @@ static bool places_of(const ko_view *v, const ko_access *a, const int *loop, con
     return true;
 }
 
-static int64_t span_of_places(const int64_t *place, int64_t lanes) {
-    int64_t first = INT64_MAX, last = INT64_MIN;
-    for (int64_t l = 0; l < lanes; l++) first = KN_MIN(first, place[l]), last = KN_MAX(last, place[l]);
-    return kn_sat_add(last, -first);
-}
-
-/* Elements that a register's lanes may be apart: those of rows whose own `e` lie near may come from anywhere where they
- * are two, four or eight, or where what is computed takes long. Others are put in turns where they are stored. */
-static int64_t most_apart(const ko_view *v, const int64_t *place, int64_t e, int64_t lanes) {
-    bool row = span_of_places(place, e) <= KO_NEAR * e, takes = v->work >= KO_PIECE_OPS || !(e & (e - 1));
-    return row && takes ? FAR : 2 * KO_RUNS * lanes;
+/* Rows of `e` elements come from anywhere: each lies near by itself, and they are two, four or eight, or what is
+ * computed takes long. Others that are far apart are put in turns where they are stored. */
+static bool rows_from_anywhere(const ko_view *v, const int64_t *place, int64_t e) {
+    bool takes = v->work >= KO_PIECE_OPS || !(e & (e - 1));
+    return takes && ko_places_span(place, e) <= KO_NEAR * e;
 }
 
 /* What a register's lanes read lies in a few runs. */
@@ -94,9 +87,10 @@ static bool reads_near(const ko_view *v, const int *loop, const int64_t *count, 
         if (a->stored) continue;
         if (!a->affine || (size >= 4 && !v->machine->mask_registers)) return false;
         if (!places_of(v, a, loop, count, n, place, lanes)) return false;
+        bool anywhere = rows_from_anywhere(v, place, count[0]);
         for (int64_t l = 0; l < lanes; l += each) {
-            int64_t some = KN_MIN(each, lanes - l);
-            if (span_of_places(place + l, some) >= most_apart(v, place, count[0], some)) return false;
+            int64_t some = KN_MIN(each, lanes - l), most = anywhere ? KN_PLACES_APART : 2 * KO_RUNS * some;
+            if (ko_places_span(place + l, some) >= most) return false;
             if (ko_runs(place + l, some, KO_RUNS) > KO_RUNS) return false;
         }
     }

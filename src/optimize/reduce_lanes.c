@@ -207,6 +207,13 @@ static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
 }
 
+/* The sum's lanes and that output loop's are one run. */
+static bool join_sum(ko_view *v, int own, int output, kn_opt *opts, int *n, int cap) {
+    kn_opt join = {.op = KN_OPT_JOIN, .axis = ko_position(v->nest, own, KN_AXIS_GROUP_REDUCE)};
+    join.arg    = ko_position(v->nest, output, KN_AXIS_UPCAST);
+    return ko_push(v, join, opts, n, cap);
+}
+
 /* All columns beside a sum's lanes: whole registers of what lies side by side are added up, and a column's lanes meet
  * behind the loop. A short row needs none. False: there are none, or rows are too short. */
 static bool joined_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
@@ -222,9 +229,7 @@ static bool joined_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     if (w > e || !ko_split(v, at, apart, KN_AXIS_UPCAST, opts, n, cap)) return false;
     if (!known || v->narrow || !rounds_of(v, own, w, opts, n, cap))
         ko_split(v, ko_position(v->nest, own, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
-    int lanes = ko_position(v->nest, own, KN_AXIS_GROUP_REDUCE);
-    kn_opt join = {.op = KN_OPT_JOIN, .axis = lanes, .arg = ko_position(v->nest, column, KN_AXIS_UPCAST)};
-    return ko_push(v, join, opts, n, cap);
+    return join_sum(v, own, column, opts, n, cap);
 }
 
 /* All rows of one that fills no register, where they follow one another and loops around go through them again and
@@ -246,9 +251,7 @@ static bool joined_rows(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     int at = ko_position(v->nest, row, KN_AXIS_LOOP);
     if (!ko_split(v, at, v->nest->origin[row].extent, KN_AXIS_UPCAST, opts, n, cap)) return false;
     ko_split(v, ko_position(v->nest, own, KN_AXIS_REDUCE), sum->extent, KN_AXIS_GROUP_REDUCE, opts, n, cap);
-    int lanes = ko_position(v->nest, own, KN_AXIS_GROUP_REDUCE);
-    kn_opt join = {.op = KN_OPT_JOIN, .axis = lanes, .arg = ko_position(v->nest, row, KN_AXIS_UPCAST)};
-    return ko_push(v, join, opts, n, cap);
+    return join_sum(v, own, row, opts, n, cap);
 }
 
 /* Columns whose elements a sum's lanes have between them: a tile of all reads each line once. False: there are none. */

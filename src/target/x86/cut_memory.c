@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { PLACES_APART = 1 << 24 /* elements, of one address */ };
-
 bool kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f) {
     if (!kg_affine(g, idx, f)) return false;
     for (int t = 0; t < f->n; t++)
@@ -584,7 +582,7 @@ static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *
         least = KN_MIN(least, at[l]);
     }
     for (int l = 0; l < w && scalars; l++) {
-        scalars  = at[l] - least <= PLACES_APART;
+        scalars  = at[l] - least <= KN_PLACES_APART;
         place[l] = (int32_t)(at[l] - least);
     }
     if ((*none = !scalars || !kx_shuffles(c, kg_dtype(g, n), place, w))) return 0;
