@@ -423,29 +423,37 @@ static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     return c->vec[n][row * d->nchunk + chunk];
 }
 
-/* Four lanes that are far apart, of rows of which eight bytes lie side by side: those of two lanes each are one
- * register, which are put in turns byte by byte, and then pair by pair. */
+/* Two or four lanes of bytes or words that are far apart, of rows of which eight bytes lie side by side. */
+static bool cm_is_narrow(const kx_cut *c, const cm_address *a, const kx_tile *d, int dt, int w, int64_t row,
+                         int64_t *first, int64_t *next) {
+    int size = kn_dsize(dt), own = size == 1 ? KN_U8 : KN_U16;
+    if (size > 2 || dt == KN_BOOL || (w != 2 && w != 4) || !kn_is_int(dt)) return false;
+    return kx_interleaves(c->avx512, own, 2, 16 / size) && kx_joins(c->avx512, own, 16 / size) &&
+           cm_block(a, d, row, 8 / size, first, next);
+}
+
+/* Such lanes are put in turns byte by byte, and of four, two of which are one register, pair by pair behind that. */
 static kn_ref cm_load_narrow(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
     kn_graph *g  = c->g;
     int       dt = kg_dtype(g, n), size = kn_dsize(dt), rows = 8 / size, from = kx_chunk_start(d, chunk);
-    int       own = size == 1 ? KN_U8 : KN_U16, wide = size == 1 ? KN_U16 : KN_U32;
+    int       own = size == 1 ? KN_U8 : KN_U16, wide = size == 1 ? KN_U16 : KN_U32, w = kx_chunk_width(d, chunk);
     int64_t   first, next;
     kn_ref    x[4], y[2];
-    if (size > 2 || dt == KN_BOOL || kx_chunk_width(d, chunk) != 4 || !kn_is_int(dt)) return 0;
-    if (!kx_interleaves(c->avx512, own, 2, 2 * rows) || !kx_joins(c->avx512, own, 2 * rows)) return 0;
-    if (!cm_block(a, d, row, rows, &first, &next)) return 0;
-    for (int l = 0; l < 4; l++) {
+    if (!cm_is_narrow(c, a, d, dt, w, row, &first, &next)) return 0;
+    for (int l = 0; l < w; l++) {
         x[l] = kg_load(g, cm_run_place(c, a, d, first, from + l, 0, rows, 1));
         if (dt != own) x[l] = kg_bitcast(g, x[l], own);
     }
-    for (int l = 0; l < 2; l++) y[l] = kx_join(c, own, x[l], x[l + 2], rows);
+    for (int l = 0; l < 2; l++) y[l] = kx_join(c, own, x[l], x[w == 4 ? l + 2 : l], rows);
     if (!cm_interleave(c, own, y, 2, 2 * rows)) return 0;
-    for (int l = 0; l < 2; l++) y[l] = kg_bitcast(g, y[l], wide);
-    if (!cm_interleave(c, wide, y, 2, rows)) return 0;
-    for (int l = 0; l < 2; l++) y[l] = kg_bitcast(g, y[l], dt);
+    if (w == 4) {
+        for (int l = 0; l < 2; l++) y[l] = kg_bitcast(g, y[l], wide);
+        if (!cm_interleave(c, wide, y, 2, rows)) return 0;
+    }
+    for (int l = 0; l < w / 2; l++) y[l] = kg_bitcast(g, y[l], dt);
     for (int k = 0; k < rows; k++) {
-        int at = 4 * k % (2 * rows);
-        c->vec[n][(first + k * next) * d->nchunk + chunk] = kx_part(c, y[4 * k / (2 * rows)], 2 * rows, at, 4);
+        int at = w * k % (2 * rows);
+        c->vec[n][(first + k * next) * d->nchunk + chunk] = kx_part(c, y[w * k / (2 * rows)], 2 * rows, at, w);
     }
     return c->vec[n][row * d->nchunk + chunk];
 }
@@ -704,8 +712,9 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     kn_ref at = kg_at(c->g, n, 0);
     if (!a.plain) return !a.run && !cm_gathers(c, at, dt, w) && !cm_is_known(c->g, kg_at(c->g, at, 1));
     if (kg_nsrc(c->g, n) > 1) return false;
-    int64_t step = a.coef[t.rank - 1];
-    return step != 0 && step != 1 && !cm_loads_apart(c, dt, w, step) && !cm_turns(c, dt, w);
+    int64_t step = a.coef[t.rank - 1], first, next;
+    return step != 0 && step != 1 && !cm_loads_apart(c, dt, w, step) && !cm_turns(c, dt, w) &&
+           !cm_is_narrow(c, &a, &t, dt, w, 0, &first, &next);
 }
 
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {
