@@ -249,48 +249,48 @@ static kn_ref take_up(kl_grow *e, kn_ref local, kn_ref at, const int64_t *like) 
     return x ? repeat_lanes(e, x, like) : 0;
 }
 
-/* More lanes along the axis, of the identity: `to` in all, which is what dims has then. */
-static bool fill_lanes(kl_grow *e, const kl_sum *s, int64_t *dims, int rank, int axis, int64_t to, kn_ref *out) {
-    kn_graph *g   = e->g;
-    int64_t   had = dims[axis], size = 1;
-    dims[axis]    = to;
-    for (int a = 0; a < rank; a++) size *= dims[a];
-    for (int k = 0; k < s->n; k++) {
-        kn_ref local = kg_buffer(g, e->next_reg++, size, kg_dtype(g, out[k]), 0, KN_LOCAL);
-        kn_ref at    = tile_places(e, dims, rank, axis, had, 0);
-        kn_ref more  = tile_places(e, dims, rank, axis, to - had, had);
-        kn_ref all   = tile_places(e, dims, rank, -1, 0, 0);
-        kn_ref put[] = {kg_store(g, kg_index(g, local, &at, 1), out[k], 0),
-                        kg_store(g, kg_index(g, local, &more, 1), s->identity[k], 0)};
-        if (!put[0] || !put[1] || !(out[k] = take_up(e, kg_after(g, local, put, 2), all, dims))) return false;
-    }
+/* A fold's tiles along the axis: `most` lanes of each from `from` on. */
+static bool take_lanes(kl_grow *e, const kn_ref *whole, int n, const int64_t *dims, int rank, int axis, int64_t most,
+                       int64_t from, kn_ref *out) {
+    int64_t like[KN_MAX_RANK];
+    kn_ref  at = tile_places(e, dims, rank, axis, most, from);
+    memcpy(like, dims, (size_t)rank * sizeof *like);
+    like[axis] = most;
+    for (int k = 0; k < n; k++)
+        if (!(out[k] = take_up(e, whole[k], at, like))) return false;
+    return true;
+}
+
+static bool lay_all(kl_grow *e, const kn_ref *x, int n, kn_ref *whole) {
+    for (int k = 0; k < n; k++)
+        if (!(whole[k] = lay_down(e, x[k]))) return false;
     return true;
 }
 
 /* The lanes of a fold meet in LOCAL memory: the two halves of the tile are combined until there is one, or as many as
- * are joined with it. */
+ * are joined with it. Of lanes that have no halves the most that do are first, and the others join them where there
+ * are as few of them. */
 static bool fold_lanes(kl_grow *e, const kl_sum *s, const int64_t *axis, int n, kn_ref *out) {
     int     rank = kg_rank(e->g, out[0]);
-    int64_t dims[KN_MAX_RANK];
+    int64_t dims[KN_MAX_RANK], own[KN_MAX_RANK];
     memcpy(dims, kg_shape(e->g, out[0], NULL), (size_t)rank * sizeof *dims);
     for (int i = 0; i < n; i++) {
-        int     a  = (int)axis[i];
-        int64_t least = KN_MAX(s->keep, 1), to = least;
-        while (to < dims[a]) to *= 2;
-        if (to > dims[a] && !fill_lanes(e, s, dims, rank, a, to, out)) return false;
-        for (; dims[a] > least; dims[a] /= 2) {
-            kn_ref  x[KN_MAX_FOLD], y[KN_MAX_FOLD], whole[KN_MAX_FOLD];
-            int64_t like[KN_MAX_RANK], half = dims[a] / 2;
-            memcpy(like, dims, (size_t)rank * sizeof *like);
-            like[a] = half;
-            kn_ref low = tile_places(e, dims, rank, a, half, 0),
-                   high = tile_places(e, dims, rank, a, half, half);
-            for (int k = 0; k < s->n; k++) {
-                whole[k] = lay_down(e, out[k]);
-                if (!(x[k] = take_up(e, whole[k], low, like)) || !(y[k] = take_up(e, whole[k], high, like)))
-                    return false;
+        int     a = (int)axis[i];
+        int64_t least = KN_MAX(s->keep, 1), all = dims[a], done = least;
+        kn_ref  x[KN_MAX_FOLD], y[KN_MAX_FOLD], rest[KN_MAX_FOLD], whole[KN_MAX_FOLD];
+        while (2 * done <= all) done *= 2;
+        memcpy(own, dims, (size_t)rank * sizeof *own);
+        if (done < all && (!lay_all(e, out, s->n, rest) || !take_lanes(e, rest, s->n, own, rank, a, done, 0, out)))
+            return false;
+        for (dims[a] = done; dims[a] > least; dims[a] /= 2) {
+            int64_t half = dims[a] / 2;
+            if (!lay_all(e, out, s->n, whole) || !take_lanes(e, whole, s->n, dims, rank, a, half, 0, x) ||
+                !take_lanes(e, whole, s->n, dims, rank, a, half, half, y) || !combine(e, s, x, y))
+                return false;
+            if (all - done >= half) {
+                if (!take_lanes(e, rest, s->n, own, rank, a, half, done, y) || !combine(e, s, x, y)) return false;
+                done += half;
             }
-            if (!combine(e, s, x, y)) return false;
             memcpy(out, x, (size_t)s->n * sizeof *out);
         }
     }

@@ -2,9 +2,10 @@
 #include "optimize/view.h"
 
 enum {
-    FOLD_ROUNDS = 20, DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of a fold, of sums of products, others */
+    DOT_ROUNDS = 4, SUM_ROUNDS = 32, /* registers of a row: of sums of products, others */
     SHORT_REST = 2, /* lanes */
-    SUM_CODE = 128, /* operations in all rounds of a row */
+    SUM_CODE = 128, FOLD_CODE = 768, /* operations in all rounds of a row: of a sum, of a fold */
+    FOLD_MASKED = 48, /* rounds, of which the last one goes under a mask */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 8, /* that rows in one run are gone through; registers of it */
@@ -167,9 +168,9 @@ static bool lanes_of_sum(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, 
 }
 
 /* A reduction's loop in rounds of w lanes that follow one another, the last one under a mask where there are such. */
-static bool rounds_of(ko_view *v, int o, int64_t w, kn_opt *opts, int *n, int cap) {
+static bool rounds_of(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, int *n, int cap) {
     const kn_origin *sum = &v->nest->origin[o];
-    if (!lanes_of_sum(v, o, w, sum->moving || sum->extent % w != 0, opts, n, cap)) return false;
+    if (!lanes_of_sum(v, o, w, mask && (sum->moving || sum->extent % w != 0), opts, n, cap)) return false;
     int at = ko_position(v->nest, o, KN_AXIS_REDUCE);
     if (at >= 0 && v->nest->loop[at].extent > 1 && !sum->moving)
         ko_split(v, at, v->nest->loop[at].extent, KN_AXIS_UNROLL, opts, n, cap);
@@ -185,15 +186,39 @@ static bool few_rounds(const ko_view *v, int64_t extent) {
     return !v->narrow && extent >= 2 * v->lanes && extent <= 2 * most && (!rest || rest > SHORT_REST);
 }
 
+/* Rows of a fold that is alone stand beside one another: their steps, that the last lanes take as well, wait long.
+ * Comparisons of floats take twice as many as those of integers. As many as there are, while the code is not much. */
+static int64_t rows_of_fold(ko_view *v, int o, bool reals, int64_t rounds, kn_opt *opts, int *n, int cap) {
+    int     row = v->outputs - 1, at = row < 0 ? -1 : ko_position(v->nest, row, KN_AXIS_LOOP);
+    int64_t rows = reals ? 4 : 2, code = kn_sat_mul(v->ops, rounds);
+    if (at < 0 || !ko_may_be_lane(v, row) || o + 1 != v->nest->norigin || v->nest->origin[o].moving || v->narrow)
+        return 1;
+    while (rows > 1 && kn_sat_mul(code, rows) > FOLD_CODE) rows /= 2;
+    rows = ko_tile_rows(v->nest->origin[row].extent, rows);
+    if (rows > 1) ko_split(v, at, rows, KN_AXIS_UPCAST, opts, n, cap);
+    return rows;
+}
+
 /* A fold along a short row runs through it without a loop, its last round under a mask: of what is compared with what
- * lies behind it in the row, half is known then. Not where each element takes long to compute: that is done over. */
-static bool short_fold(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
+ * lies behind it in the row, half is known then. Not where each element takes long to compute: that is done over.
+ * Registers do not hold the places of many rounds, and one under a mask is not made again: what is left goes alone. */
+static bool short_fold(ko_view *v, int o, bool alone, kn_opt *opts, int *n, int cap) {
     int64_t e = v->nest->origin[o].extent, l = v->lanes, w = e > 8 * l ? 4 * l : e > 4 * l ? 2 * l : l;
-    w = KN_MAX(w >> v->narrow, l);
+    int64_t rounds = (e + l - 1) / l, rows;
+    bool    mask = rounds <= FOLD_MASKED;
     if (v->ops > 2 * KO_PIECE_OPS) return false;
-    if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l || e > FOLD_ROUNDS * l) return false;
+    if (v->narrow > 2 || v->machine->vector_registers < 32 || e <= l) return false;
+    if (kn_sat_mul(v->ops, rounds) > FOLD_CODE) return false;
     if (e <= 2 * l && __builtin_popcountll((unsigned long long)(e % l)) < 2) return false;
-    return rounds_of(v, o, w, opts, n, cap);
+    kn_fold_parts p;
+    bool reals = kg_fold_parts(v->g, kg_at(v->g, v->nest->origin[o].closer, 0), &p) &&
+                 kn_is_float(kg_dtype(v->g, p.element[0]));
+    if (!mask && (reals || v->nest->origin[o].moving)) return false;
+    rows = alone ? rows_of_fold(v, o, reals, rounds, opts, n, cap) : 1;
+    if (rows > 1) w = !reals ? l : rows > 2 ? w / 2 : w;
+    if (!mask) w = 2 * l;
+    w = KN_MAX(w >> v->narrow, l);
+    return rounds_of(v, o, w, mask, opts, n, cap);
 }
 
 /* So does a sum along one that has little to compute: where its loop ends no processor foresees, once a row. A rest
@@ -204,7 +229,7 @@ static bool short_sum(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
     if (kn_sat_mul(v->ops + 1, (e + l - 1) / l) > SUM_CODE) return false;
     if (e < 8 * l && !v->nest->origin[o].moving && __builtin_popcountll((unsigned long long)(e % l)) == 1)
         return ko_split(v, ko_position(v->nest, o, KN_AXIS_REDUCE), e, KN_AXIS_GROUP_REDUCE, opts, n, cap);
-    return rounds_of(v, o, e < 8 * l ? l : 4 * l, opts, n, cap);
+    return rounds_of(v, o, e < 8 * l ? l : 4 * l, true, opts, n, cap);
 }
 
 /* The sum's lanes and that output loop's are one run. */
@@ -227,7 +252,7 @@ static bool joined_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     bool    known = kn_sat_mul(v->ops + 1, all / v->lanes + 1) <= SUM_CODE && all <= 2 * SUM_ROUNDS * v->lanes;
     int     at = ko_position(v->nest, column, KN_AXIS_LOOP);
     if (w > e || !ko_split(v, at, apart, KN_AXIS_UPCAST, opts, n, cap)) return false;
-    if (!known || v->narrow || !rounds_of(v, own, w, opts, n, cap))
+    if (!known || v->narrow || !rounds_of(v, own, w, true, opts, n, cap))
         ko_split(v, ko_position(v->nest, own, KN_AXIS_REDUCE), w, KN_AXIS_GROUP_REDUCE, opts, n, cap);
     return join_sum(v, own, column, opts, n, cap);
 }
@@ -324,11 +349,11 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (many) turned_tile(v, turned, opts, n, cap);
         else if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
-        if (few && rounds_of(v, o, v->lanes, opts, n, cap)) continue;
+        if (few && rounds_of(v, o, v->lanes, true, opts, n, cap)) continue;
         if (lane < 0 && row < 0 && (joined_columns(v, o, opts, n, cap) || joined_rows(v, o, opts, n, cap))) continue;
-        bool fold = kg_is_fold(v->g, nest->origin[o].closer);
-        if (fold && short_fold(v, o, opts, n, cap)) continue;
-        bool alone = !fold && lane < 0 && row < 0; /* no other lanes, no rows, and it is a sum */
+        bool fold = kg_is_fold(v->g, nest->origin[o].closer), alone = lane < 0 && row < 0; /* no other lanes, no rows */
+        if (fold && short_fold(v, o, alone, opts, n, cap)) continue;
+        alone &= !fold;
         if (alone) rows_between(v, o, opts, n, cap);
         if (alone && short_sum(v, o, opts, n, cap)) continue;
         int64_t most = (fold && v->ops > 2 * KO_PIECE_OPS ? 16 : 8) * v->lanes;

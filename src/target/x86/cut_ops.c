@@ -128,19 +128,36 @@ static kn_ref co_compare_lanes(kx_cut *c, int op, int lanes, const kn_ref *src) 
     return 0;
 }
 
-/* Lane numbers from a constant on, of which the low bits are asked for: those from what these bits are of the first. As
- * of rows whose lanes are joined, registers have them in common then. 0: it is something else. */
-static kn_ref co_low_bits(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src) {
+/* Lanes that hold their numbers from a constant on: the RANGE of these, and *first. 0: they do not. */
+static kn_ref co_lane_numbers(const kn_graph *g, kn_ref x, int64_t *first) {
+    if (kg_op(g, x) != KN_OP_INS || kg_field(g, x, KN_F_INS_op) != KN_OP_CAST) return 0;
+    kn_ref n = kg_at(g, x, 0);
+    *first   = 0;
+    if (kx_is_iota(g, n)) return n;
+    if (kg_op(g, n) != KN_OP_ADD || !kx_is_iota(g, kg_at(g, n, 0)) || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) return 0;
+    *first = kg_const_int(g, kg_at(g, n, 1));
+    return kg_at(g, n, 0);
+}
+
+/* Those from what else they begin with, as x has them. */
+static kn_ref co_numbers_from(kx_cut *c, kn_ref x, kn_ref iota, int64_t first, int lanes) {
+    kn_ref from = kg_op2(c->g, KN_OP_ADD, iota, kg_idx(c->g, first));
+    return kx_node(c, KN_OP_CAST, kg_dtype(c->g, x), lanes, &from, 1);
+}
+
+/* Of lane numbers the low bits: those from what these bits are of the first. As of rows whose lanes are joined,
+ * registers have them in common then. A constant more: others, which need no instruction. 0: it is something else. */
+static kn_ref co_of_numbers(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src) {
     kn_graph *g = c->g;
-    bool      low = lanes && (op == KN_OP_AND || op == KN_OP_MOD) && kg_op(g, src[1]) == KN_OP_CONST;
-    kn_ref    n = low && kg_op(g, src[0]) == KN_OP_INS ? kg_at(g, src[0], 0) : 0;
-    if (!n || kg_field(g, src[0], KN_F_INS_op) != KN_OP_CAST || kg_op(g, n) != KN_OP_ADD) return 0;
-    if (!kx_is_iota(g, kg_at(g, n, 0)) || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) return 0;
-    int64_t by = kg_const_int(g, src[1]) + (op == KN_OP_AND), first = kg_const_int(g, kg_at(g, n, 1));
+    int64_t   first, all;
+    kn_ref    iota = lanes && kg_op(g, src[1]) == KN_OP_CONST ? co_lane_numbers(g, src[0], &first) : 0;
+    if (!iota || !kn_is_int(dtype)) return 0;
+    if (op == KN_OP_ADD)
+        return kn_add_ok(first, kg_const_int(g, src[1]), &all) ? co_numbers_from(c, src[0], iota, all, lanes) : 0;
+    if (op != KN_OP_AND && op != KN_OP_MOD) return 0;
+    int64_t by = kg_const_int(g, src[1]) + (op == KN_OP_AND);
     if (by < 1 || by & (by - 1) || first < by) return 0;
-    kn_ref from = kg_op2(g, KN_OP_ADD, kg_at(g, n, 0), kg_idx(g, first % by));
-    from        = kx_node(c, KN_OP_CAST, kg_dtype(g, src[0]), lanes, &from, 1);
-    return kx_node(c, op, dtype, lanes, (kn_ref[]){from, src[1]}, 2);
+    return kx_node(c, op, dtype, lanes, (kn_ref[]){co_numbers_from(c, src[0], iota, first % by, lanes), src[1]}, 2);
 }
 
 /* Lanes that repeat the low bytes of a scalar, which what narrowed it has too. */
@@ -178,7 +195,7 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
     if (!known && lanes && n == 2 && dtype == KN_BOOL) known = co_compare_lanes(c, op, lanes, src);
     if (!known && op == KN_OP_WHERE && kg_op(c->g, src[0]) == KN_OP_CONST)
         known = src[kg_const_int(c->g, src[0]) ? 1 : 2];
-    if (!known) known = co_low_bits(c, op, dtype, lanes, src);
+    if (!known && n == 2) known = co_of_numbers(c, op, dtype, lanes, src);
     if (known) return known;
     kn_ref  held[3];
     int64_t rest;
