@@ -73,7 +73,7 @@ void kn_cpuid_fill(kn_machine *m) {
     bool     guest = cpuid(last, 1, 0, r) && r[2] >> 31;
     uint32_t family;
     if (m->vector_bytes == 64 && two_wide_fma(last)) m->fma_per_cycle = 2;
-    if (is_amd(last, &family) && family == FAMILY_ZEN_4) m->announces = false; /* measured (docs/decisions.md) */
+    if (is_amd(last, &family) && family == FAMILY_ZEN_4) m->announces = false; /* docs/decisions-measured.md */
     bool     amd   = cpuid(far, 0x80000001, 0, r) && r[2] >> 22 & 1; /* topology extensions: 8000_001Dh is there */
     if (!(amd && listed_caches(m, far, 0x8000001d, guest)) && !listed_caches(m, last, 4, guest)) {
         if (cpuid(far, 0x80000005, 0, r) && r[2] >> 24) m->cache[KN_L1] = (int64_t)(r[2] >> 24) << 10;

@@ -264,9 +264,9 @@ static double code_ps(const kl_program *p, const kl_kernel *k) {
 
 /* Of kernels that take long it is what their instructions take, as they came out, with some of what the caches beyond
  * the first are predicted to; a spill waits for memory. A list tried later has to take less than a share of that: in
- * place of narrower lanes, of other ones. Fitted to times (docs/decisions.md). Of kernels that take little, and of
- * narrower tries where registers are so few that sums are what is spilled, want of registers is held against what was
- * predicted. */
+ * place of narrower lanes, of other ones. Fitted to times (docs/decisions-measured.md). Of kernels that take little,
+ * and of narrower tries where registers are so few that sums are what is spilled, want of registers is held against
+ * what was predicted. */
 #define SHARE_BEYOND 0.3
 #define SHARE_OF_WIDER 0.9
 #define SHARE_OF_OTHERS 0.85

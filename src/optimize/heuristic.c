@@ -329,7 +329,7 @@ static bool has_op(const kn_opt *opts, int n, kn_opt_op op) {
  * in turns, beside those rows, or beside short rows of folds; and of one that computes much less than joined rows, each
  * lane of which computes what a row has in common. Where rows are joined what blocks take is told too low,
  * and where their sums are, so that each lane takes all terms, arithmetic and memory count together
- * (docs/decisions.md). ps[lane + 1]: what its list is predicted to take; 0: it was not weighed. */
+ * (docs/decisions-measured.md). ps[lane + 1]: what its list is predicted to take; 0: it was not weighed. */
 static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
