@@ -353,7 +353,7 @@ static bool cm_unpacks(const kx_cut *c, int dt, int w) {
 
 /* So many registers of as many lanes can be turned. */
 static bool cm_turns(const kx_cut *c, int dt, int w) {
-    return kx_alternates(c->avx512, dt, w) || cm_unpacks(c, dt, w);
+    return (w > 2 && kx_alternates(c->avx512, dt, w)) || cm_unpacks(c, dt, w);
 }
 
 /* The even lanes of both, or the odd ones. */
@@ -393,7 +393,8 @@ static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[KX_IN_TURNS / 2];
     int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, n);
     int64_t   step = a->coef[d->rank - 1], p = cm_constant_part(a, d, row, from) & (step - 1);
-    if ((step != 4 && step != 8) || kn_dsize(dt) < 4 || !kx_alternates(c->avx512, dt, w)) return 0;
+    if ((step != 4 && step != 8 && (step != 2 || w > 2)) || kn_dsize(dt) < 4) return 0;
+    if (!kx_alternates(c->avx512, dt, w)) return 0;
     if (step == 8 && !c->avx512) return 0;
     int64_t before = cm_constant_part(a, d, row, 0) - a->base, behind = -before; /* of the row, in the tile */
     for (int i = 0; i < d->rank - 1; i++) {
@@ -402,6 +403,11 @@ static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     }
     if (kg_min(g, idx) + before < p) return 0;
     if (kg_max(g, idx) - behind > kg_numel(g, kg_storage(g, a->buffer)) - step + p) return 0;
+    if (step == 2) { /* an instruction for two lanes, which need no table; the other two may be asked for as well */
+        for (int k = 0; k < 2; k++)
+            if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, k * w - p, w, 1)))) return 0;
+        return cm_every_second(c, kx_behind(c, dt, x[0], x[1], w), (int)p, w);
+    }
     for (int k = 0; k < step / 2; k++)
         if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, 2 * w * k - p + p % 2, w, 2)))) return 0;
     for (int64_t by = 2; by < step; by *= 2)

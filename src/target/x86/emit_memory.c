@@ -215,8 +215,8 @@ static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins 
     }
 }
 
-/* Lanes of four or eight bytes at places that are known, from a few runs; a run of fewer than all lanes where they
- * lie so near. AVX-512. */
+/* Lanes of two, four or eight bytes at places that are known, from a few runs; a run of fewer than all lanes where
+ * they lie so near. AVX-512. */
 static void el_load_places(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
     int      size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), each;
     int32_t  start[KX_PLACE_RUNS], place[KN_MAX_LANES];
@@ -600,7 +600,7 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
 
 bool kx_alternates(bool avx512, int dtype, int64_t lanes) {
     int held = kx_held_bytes(avx512, dtype);
-    return dtype != KN_INDEX && dtype != KN_BOOL && held >= (avx512 ? 2 : 4) && lanes >= 4 && lanes * held >= 16;
+    return dtype != KN_INDEX && dtype != KN_BOOL && held >= (avx512 ? 2 : 4) && lanes >= 2 && lanes * held >= 16;
 }
 
 /* Every second lane of registers a and b, one behind the other: the even ones, or the odd ones. */
@@ -746,8 +746,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         kx_put(e, el_like(kx_i3(KX_VPERMPS, 4 * w, d, kx_get(e, spot.places, 4 * w, e->v2, n), KX_IN_MEM), &m));
     else if (spot.places)
         el_gather(e, n, d, spot.places, 0, 0, &m);
-    else if (spot.stack && kn_dsize(dt) >= 4)
-        el_load_places(e, n, d, &m);
+    else if (spot.stack && (kn_dsize(dt) >= 4 || (kn_dsize(dt) == 2 && kx_tables_of(e->p, n, table))))
+        el_load_places(e, n, d, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && dt == KN_BOOL && (spot.stack || spot.step != 1)) {
         kx_load_narrow(e, n, e->v1, spot.step, place, &m);
         kx_put(e, kx_i3(KX_VPTESTMB_K, KN_MAX(16, w), d, e->v1, e->v1));

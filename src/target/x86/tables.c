@@ -32,10 +32,10 @@ int kx_most_apart(bool avx512, int size, int w) {
 
 int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t *start) {
     kx_spot a;
-    int     w = (int)kg_numel(p->g, load), runs, half[KX_PLACE_RUNS];
+    int     w = (int)kg_numel(p->g, load), most = KX_PLACE_RUNS, runs, half[KX_PLACE_RUNS];
     kx_address_of(p->g, kg_at(p->g, load, 0), &a);
     for (int l = 0; l < w; l++) place[l] = (int32_t)kg_const_int(p->g, kg_at(p->g, a.stack, (uint32_t)l));
-    for (*each = w; (runs = kx_runs_of(place, w, *each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS;) *each /= 2;
+    for (*each = w; (runs = kx_runs_of(place, w, *each, most, start)) > most && *each > 1;) *each /= 2;
     bool wide = *each * kn_dsize(kg_dtype(p->g, load)) == 64; /* two halves are loaded in the time of one such */
     if (wide && runs > 1 && kx_runs_of(place, w, w / 2, runs, half) == runs) {
         *each /= 2;
@@ -44,10 +44,11 @@ int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t
     return runs;
 }
 
-/* Lanes of four or eight bytes at places that are known, from runs of `each` elements. */
+/* Lanes at places that are known, from runs of `each` elements. 0: they are too many, of words. */
 static int tb_places(const kx_plan *p, kn_ref load, int w, int size, kx_table *out) {
     int32_t start[KX_PLACE_RUNS], place[KN_MAX_LANES];
-    int     each, at[16], runs = kx_runs_at(p, load, place, &each, start);
+    int     each, at[KN_MAX_LANES], runs = kx_runs_at(p, load, place, &each, start);
+    if (runs > KX_PLACE_RUNS || (size == 2 && each < 4)) return 0;
     for (int r = 1; r < KN_MAX(runs, 2); r++) {
         for (int l = 0; l < w; l++) {
             bool last = r < runs && place[l] >= start[r] && place[l] < start[r] + each, first = r == 1;
@@ -108,7 +109,7 @@ static int tb_of_load(const kx_plan *p, kn_ref load, kx_table *out) {
     if (p->value[load].part) return tb_of_parts(p, load, &a, w, out);
     bool masked = kg_nsrc(g, load) == 3 && kx_is_lanes(g, kg_at(g, load, 2));
     if (a.places || size < 2 || w * size < 16) return 0;
-    if (size == 2 && (masked || a.stack || a.step < 3)) return 0; /* emit_narrow.c does that */
+    if (size == 2 && (masked || (!a.stack && a.step < 3))) return 0; /* emit_narrow.c does that */
     if (masked && (a.step < 2 || a.step > KX_APART)) return 0;
     if (a.stack) return tb_places(p, load, w, size, out);
     if (a.step == -1 && w > 4) {
