@@ -1,9 +1,9 @@
 /* emit_narrow.c - Render of x86-64: bytes and words that lie apart, to and from registers of lanes.
  *
  * Sixteen bytes of a register at a time. Those that lie near are in a few loads, of which a shuffle each takes what it
- * has to its places and makes the other places zero; nothing is read beyond the first lane and the last. Those that lie
- * far apart go one by one. AVX-512 narrows every second one where the buffer has all of the others, and shuffles words
- * that are three to eight apart by tables (emit_memory.c). */
+ * has to its places and makes the other places zero; nothing is read beyond the first lane and the last. Four or eight
+ * side by side are loaded as one. Those that lie far apart go one by one. AVX-512 narrows every second one where the
+ * buffer has all of the others, and shuffles words by tables (emit_memory.c). */
 #include "target/x86/emit.h"
 
 #include <string.h>
@@ -43,6 +43,27 @@ static void eb_insert(kx_writer *e, int to, int size, int lanes, const int32_t *
     }
 }
 
+/* Bytes that lie side by side wherever lanes begin anew after so many: eight, four; 0: fewer. */
+static int eb_piece(int size, int lanes, const int32_t *place) {
+    for (int piece = 8; piece >= 4; piece /= 2) {
+        bool all = lanes * size >= 2 * piece;
+        for (int l = 0; l < lanes && all; l++) all = l * size % piece == 0 || place[l] == place[l - 1] + 1;
+        if (all) return piece;
+    }
+    return 0;
+}
+
+/* A block of such pieces. */
+static void eb_load_pieces(kx_writer *e, int to, int piece, int size, int lanes, const int32_t *place, const kx_ins *m) {
+    for (int k = 0; k < lanes * size / piece; k++) {
+        kx_ins at = eb_at(m, kx_i(KX_MOV, 8), (int64_t)place[k * piece / size] * size);
+        kx_ins in = piece == 8 ? kx_i3(KX_VMOVHPS, 0, to, to, KX_IN_MEM)
+                               : kx_imm(kx_i4(KX_VPINSRD, 0, to, to, KX_IN_MEM, 0), k);
+        if (!k) kx_load_bits(e, to, piece, at);
+        else kx_put(e, eb_at(&at, in, 0));
+    }
+}
+
 /* Every second lane: each has a place of twice its size to itself, of which it is the low half, or the high one. */
 static void eb_load_halves(kx_writer *e, int d, int size, int w, int before, const kx_ins *m) {
     int from = KN_MIN(2 * w * size, 64);
@@ -65,9 +86,12 @@ void kx_load_narrow(kx_writer *e, kn_ref load, int d, int64_t step, const int32_
     int lanes = KN_MIN(w, 16 / size);
     for (int l = 0; l < w; l += lanes) {
         int     part = l ? e->v2 : d, each = 16 / size, runs;
+        int     piece = eb_piece(size, lanes, place + l);
         int32_t start[KX_PLACE_RUNS];
         while ((runs = kx_runs_of(place + l, lanes, each, KX_PLACE_RUNS, start)) > KX_PLACE_RUNS && each > 1) each /= 2;
-        if (runs <= KX_PLACE_RUNS)
+        if (piece && runs >= 16 / piece - (piece == 4)) /* a shuffle and an or for each run take longer */
+            eb_load_pieces(e, part, piece, size, lanes, place + l, m);
+        else if (runs <= KX_PLACE_RUNS)
             eb_shuffle(e, part, size, lanes, place + l, each, runs, start, m);
         else
             eb_insert(e, part, size, lanes, place + l, m);
