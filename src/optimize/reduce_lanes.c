@@ -8,6 +8,7 @@ enum {
     FOLD_MASKED = 48, /* rounds, of which the last one goes under a mask */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
+    TWO_ROUNDS = 40, /* at most, of which two and two are one */
     ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 8, /* that rows in one run are gone through; registers of it */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
     SHORT_ROW = 1024, /* bytes */
@@ -455,6 +456,16 @@ static bool has_terms_in_order(const ko_view *v, int own) {
     return false;
 }
 
+/* Of a product of f32 or f64 that has few terms rounds go two and two: with 16 FMAs each, what stands between them, and
+ * the end of the loop, takes a processor more than a cycle a round. */
+static bool takes_two_rounds(const ko_view *v, int first, int last) {
+    const kn_origin *sum = &v->nest->origin[first];
+    int              at = ko_position(v->nest, first, KN_AXIS_REDUCE), dt = kg_dtype(v->g, sum->closer);
+    if (at < 0 || last - first > 1 || v->narrow || sum->moving || ko_is_gated(v, first)) return false;
+    int64_t e = v->nest->loop[at].extent;
+    return kn_is_float(dt) && kn_dsize(dt) >= 4 && e >= 4 && e <= TWO_ROUNDS && vectors_of_tile(v) >= KO_TILE_ROWS;
+}
+
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     /* for what the copies load; a narrower tile leaves more of them */
     bool    room = v->machine->vector_registers >= 32 && v->narrow < KO_WHOLE_VECTORS;
@@ -481,6 +492,8 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
             bool    known = code <= 2 * SHORT_CODE && is_decided(v, last - 1); /* half of the copies add nothing */
             if (room && (((e <= KO_SHORT_SUM || gates) && last - first > 1) || known))
                 ko_split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
+            else if (product && !some && takes_two_rounds(v, first, last))
+                ko_split(v, at, 2, KN_AXIS_UNROLL, opts, n, cap);
             continue;
         }
         bool within = false; /* of sums in sums, together */

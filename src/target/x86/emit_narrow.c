@@ -54,7 +54,8 @@ static int eb_piece(int size, int lanes, const int32_t *place) {
 }
 
 /* A block of such pieces. */
-static void eb_load_pieces(kx_writer *e, int to, int piece, int size, int lanes, const int32_t *place, const kx_ins *m) {
+static void eb_load_pieces(kx_writer *e, int to, int piece, int size, int lanes, const int32_t *place,
+                           const kx_ins *m) {
     for (int k = 0; k < lanes * size / piece; k++) {
         kx_ins at = eb_at(m, kx_i(KX_MOV, 8), (int64_t)place[k * piece / size] * size);
         kx_ins in = piece == 8 ? kx_i3(KX_VMOVHPS, 0, to, to, KX_IN_MEM)
