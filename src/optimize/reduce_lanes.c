@@ -422,8 +422,8 @@ int ko_shared_terms(const ko_view *v, int row) {
 }
 
 /* The loop of the sum between first and last of which a tile's rows share terms; -1: none, or registers are too few for
- * what is shared. */
-static int shared_with_tile(const ko_view *v, int first, int last) {
+ * a row's terms beside the sums. *all: not for copies of another loop as well. */
+static int shared_with_tile(const ko_view *v, int first, int last, bool *all) {
     int     shared = -1, before = -1; /* before: of the rows before the last loop, which is the lanes' */
     bool    fitted = v->machine->turns; /* copies that are too many are taken back; a C compiler may choke on them */
     int64_t lanes  = 0, rows = 0, share = 0;
@@ -438,8 +438,9 @@ static int shared_with_tile(const ko_view *v, int first, int last) {
         lanes = at->extent;
     }
     int64_t nv = ko_lane_vectors(v, lanes), terms = shared < 0 ? 0 : v->nest->origin[shared].extent;
-    bool    fit = fitted && share > 0 && (2 * share + terms) * nv + terms <= ko_tile_registers(v);
-    return nv == 1 || fit ? shared : -1;
+    int64_t most = fitted && share > 0 ? ko_tile_registers(v) - terms : 0;
+    *all = nv == 1 || (2 * share + terms) * nv <= most;
+    return *all || (!v->ngate && (share + 1) * nv <= most) ? shared : -1;
 }
 
 /* The lanes' terms lie side by side, one lane's behind the other's: copies of the sum, where not much is computed in
@@ -478,12 +479,13 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
         bool alone = is_alone(v, first) || (last - first == 1 && has_terms_in_order(v, first));
         if (v->ops > KO_PIECE_OPS && !alone) continue;
         if (terms > (alone ? KN_MAX(most, few) : most)) {
-            int     shared = room ? shared_with_tile(v, first, last) : -1;
+            bool    all    = true;
+            int     shared = room ? shared_with_tile(v, first, last, &all) : -1;
             int64_t copies = shared < 0 ? 0 : v->nest->origin[shared].extent;
             bool    some   = copies && kn_sat_mul(copies, vectors_of_tile(v)) <= 2 * SHORT_CODE;
             if (some)
                 ko_split(v, ko_position(v->nest, shared, KN_AXIS_REDUCE), copies, KN_AXIS_UNROLL, opts, n, cap);
-            if (some && v->narrow == 1) continue; /* without others it may fit */
+            if (some && (v->narrow == 1 || !all)) continue; /* without others it may fit */
             /* the last loop at least; a longer one where copies know whether they may load */
             int     at    = ko_position(v->nest, last - 1, KN_AXIS_REDUCE);
             int64_t e     = at < 0 ? INT64_MAX : v->nest->loop[at].extent;
