@@ -524,14 +524,6 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
     c->pairs = c->avx512 || least > 1;
 }
 
-/* Rows that are laid down in LOCAL memory and taken up again are registers, but not where two of their pieces have
- * lanes in common (plan.c). */
-static bool ct_rows_lap(const kx_cut *c, kn_ref store) {
-    kx_tile t;
-    kx_tile_of(c, store, &t);
-    return t.rows > 1 && t.laps;
-}
-
 /* Lanes may be made twice: none is folded with others, and what is stored is not made of what was there. */
 static bool ct_may_lap(kx_cut *c, const kn_ref *order, uint32_t n) {
     const kn_graph *g  = c->g;
@@ -543,7 +535,6 @@ static bool ct_may_lap(kx_cut *c, const kn_ref *order, uint32_t n) {
         if (st && kx_is_register(g, st)) continue;
         if (op == KN_OP_LOAD) c->mark[st] |= READ;
         if (op == KN_OP_STORE) ok = !(c->mark[st] & READ); /* in order of their numbers */
-        if (op == KN_OP_STORE && kg_op(g, st) == KN_OP_BUFFER) ok &= !ct_rows_lap(c, order[i]);
         if (op == KN_OP_REDUCE) ok = !kx_folds(c, order[i]);
     }
     for (uint32_t i = 0; i < n; i++) c->mark[order[i]] &= (uint8_t)~READ;
