@@ -37,13 +37,22 @@ static int64_t most_rows(const ko_view *v, int lane, int64_t w) {
     return KN_MAX(KN_MIN(fit, (int64_t)(nv > 1 ? KO_TILE_ROWS : NARROW_ROWS >> KN_MAX(v->narrow - 1, 0))), (int64_t)1);
 }
 
-/* What is read or stored lies side by side for that origin's numbers, or is one element for all of them. */
+/* What is read lies side by side for that origin's numbers, or is one element for all of them. */
+static bool reads_side_by_side(const ko_view *v, int origin) {
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t s = ko_stride_in(v, &v->access[i], origin);
+        if (!v->access[i].stored && s != 0 && s != 1) return false;
+    }
+    return true;
+}
+
+/* So does what is stored. */
 static bool side_by_side(const ko_view *v, int origin) {
     for (int i = 0; i < v->naccess; i++) {
         int64_t s = ko_stride_in(v, &v->access[i], origin);
-        if (s != 0 && s != 1) return false;
+        if (v->access[i].stored && s != 0 && s != 1) return false;
     }
-    return true;
+    return reads_side_by_side(v, origin);
 }
 
 /* What is read lies near enough to be shuffled to its lanes, or for a mask of lanes to be spread over it; what is
@@ -172,7 +181,7 @@ static int64_t masked_row(const ko_view *v, int lane, int row) {
  * once more. Rows of the tile then; 0: there are fewer than three, or it is no such row. */
 static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
-    if (v->narrow || e <= w || e % w == 0 || !side_by_side(v, lane)) return 0;
+    if (v->narrow || e <= w || e % w == 0 || !reads_side_by_side(v, lane)) return 0;
     int shared = ko_shared_terms(v, row); /* with many terms more rows share them, which fit beside fewer lanes */
     bool many  = shared >= 0 && v->nest->origin[shared].extent > KO_SHORT_SUM;
     if ((many && masks_rest(v, lane, row, w)) || panel_of(v, lane, row, w) >= 0) return 0;
