@@ -399,6 +399,16 @@ static void put_last_first(kl_run_order *o, int *out) {
     }
 }
 
+/* All that is stored is only moved: the lines of one buffer are read in their order. */
+static bool all_move(const kl_run_order *o, int n) {
+    bool all = true;
+    for (int k = 0; k < n && all; k++) {
+        kn_ref x = o->item[o->depth_first[k]].node;
+        all = kg_op(o->g, x) != KN_OP_STORE || moves_it(o->g, x);
+    }
+    return all;
+}
+
 static const int *choose_order(kl_run_order *o, int n) {
     int        most[BANKS], mixed, stores = n ? o->effect[o->depth_first[n - 1]] : 0;
     bool       wide = stores > 1 && n / stores >= LONG;
@@ -407,7 +417,7 @@ static const int *choose_order(kl_run_order *o, int n) {
     if (stores > 1 && !wide) {
         for (int ways = MOST_TURNS; ways > 1; ways /= 2) {
             if (ways > 2 && !stores_lines(o, n, stores, ways)) continue;
-            put_in_turns(o, o->depth_first, o->alone, n, stores, ways, 0);
+            put_in_turns(o, o->depth_first, o->alone, n, stores, ways, all_move(o, n));
             if (turns_fit(o, o->alone, n, ways > 2)) return o->alone;
         }
     }
