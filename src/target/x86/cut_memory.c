@@ -749,7 +749,8 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = cm_element_place(c, a, at, d, row, from, w))) return 0;
         if (dt == KN_INDEX) x = kg_op(g, x) == KN_OP_CONST ? kg_idx(g, kg_const_int(g, x)) : kg_bitcast(g, x, dt);
-        return kg_make(g, KN_OP_STORE, 0, kg_node(g, n)->arg, (kn_ref[]){place, x, gt}, gt ? 3 : 2); /* streaming? */
+        uint32_t arg = kg_node(g, n)->arg | (d->laps && ch == d->nchunk - 1 ? KX_LAPS : 0);
+        return kg_make(g, KN_OP_STORE, 0, arg, (kn_ref[]){place, x, gt}, gt ? 3 : 2);
     }
     kn_ref put[KN_MAX_LANES];
     for (int l = 0; l < w; l++)

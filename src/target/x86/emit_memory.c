@@ -822,7 +822,7 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
                         w, spot.step, &m);
     else if (lanes && spot.step != 1)
         el_store_lanes(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), kn_dsize(dt), w, spot.step, &m);
-    else if (lanes && kg_node(g, n)->arg && kx_held_size(e->p, dt) == kn_dsize(dt) && w * kn_dsize(dt) >= 16)
+    else if (lanes && kg_node(g, n)->arg & 1 && kx_held_size(e->p, dt) == kn_dsize(dt) && w * kn_dsize(dt) >= 16)
         el_stream(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), w * kn_dsize(dt), &m);
     else if (lanes)
         el_store_run(e, kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at), dt, w, &m);

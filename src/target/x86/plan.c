@@ -321,14 +321,16 @@ static bool pl_in_turns(const kx_plan *p, kn_ref last, kn_ref load, int64_t at, 
            kx_interleaves(p->avx512, kg_dtype(p->g, load), (int)rows, lanes);
 }
 
-/* Two stores to one buffer are runs, or rows of one distance that meet nowhere. Runs may: an element has one value,
- * and what is stored again of a piece that reaches back is the same. */
+/* Two stores to one buffer meet nowhere, or have in common what one of them stores again as it is: runs, or rows of one
+ * distance. */
 static bool pl_apart(const kx_plan *p, kn_ref a, kn_ref b) {
     int64_t from, at, step, rows;
     pl_local(p, a, &from, &rows);
     pl_local(p, b, &at, &step);
     if (rows != step) return false;
-    return rows == 1 || (from != at && from < rows && at < rows);
+    if (rows > 1) return from != at && from < rows && at < rows;
+    if ((kg_node(p->g, a)->arg | kg_node(p->g, b)->arg) & KX_LAPS) return true;
+    return at >= from + kg_numel(p->g, kg_at(p->g, a, 0)) || from >= at + kg_numel(p->g, kg_at(p->g, b, 0));
 }
 
 /* The STORE of buffer b that has so many lanes from `at` on, made in the same run of the list as the load. They are all

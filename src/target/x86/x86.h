@@ -33,6 +33,8 @@ enum { KX_NEAR = 64 };
 int kx_runs_of(const int32_t *place, int w, int each, int most, int32_t *start);
 /* Loads of lanes at places that are known but for what all have: so many runs, shuffled. */
 enum { KX_PLACE_RUNS = 6 };
+/* Of a STORE's number, beside {1} for streaming: it stores lanes again that another one of the same value has. */
+enum { KX_LAPS = 2 };
 /* Lanes of the dtype have a form of IDIV and MOD by this constant, which is no power of two (emit_divide.c). */
 bool kx_divides_lanes(int dtype, int64_t by, bool avx512);
 /* Every second lane of two such registers takes a shuffle or two (emit_memory.c). Bytes, and words on AVX2, do not. */
