@@ -185,14 +185,13 @@ static kn_ref ct_fold_lanes(kx_cut *c, int op, kn_ref v, int w, int to) {
     return v;
 }
 
-/* A mask's lanes as bytes, 0 or 1: what is folded by halves takes a shift each time, and masks wait long for theirs. */
-static kn_ref ct_bytes_of(kx_cut *c, kn_ref x, int w) {
+/* A mask's lanes as bytes, 0 or 1: what is folded by halves takes a shift each time, and masks wait long for theirs.
+ * accumulator: x is what one of bools gives, which holds such bytes. */
+static kn_ref ct_bytes_of(kx_cut *c, kn_ref x, int w, bool accumulator) {
     const kn_graph *g = c->g;
     if (kg_op(g, x) == KN_OP_CONST) return kg_int(c->g, KN_U8, kg_const_int(g, x));
-    bool held = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CMPNE && /* an accumulator's */
-                kg_op(g, kg_at(g, x, 0)) == KN_OP_LOAD && kg_dtype(g, kg_at(g, x, 0)) == KN_U8 &&
-                kx_is_register(g, kg_at(g, kg_at(g, x, 0), 0)) && kg_op(g, kg_at(g, x, 1)) == KN_OP_CONST &&
-                !kg_const_int(g, kg_at(g, x, 1));
+    bool held = accumulator && kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CMPNE &&
+                kg_op(g, kg_at(g, x, 0)) == KN_OP_LOAD && kg_dtype(g, kg_at(g, x, 0)) == KN_U8;
     return held ? kg_at(g, x, 0) : kx_node(c, KN_OP_CAST, KN_U8, w, &x, 1);
 }
 
@@ -220,6 +219,7 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
     kx_tile s;
     kx_tile_of(c, src, &s);
     bool fold = s.lanes > d->lanes, bytes = fold && dt == KN_BOOL && c->avx512;
+    bool accumulator = kg_op(c->g, src) == KN_OP_LOAD && kx_is_register(c->g, kg_at(c->g, src, 0));
     if (bytes) dt = KN_U8;
     for (int64_t sr = 0; sr < s.rows; sr++) /* first all that is not there yet */
         for (int ch = fold ? 0 : chunk; ct_falls_on(&s, d, sr, row) && ch < (fold ? s.nchunk : chunk + 1); ch++) {
@@ -232,7 +232,7 @@ static kn_ref ct_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, 
             int    w = kx_chunk_width(&s, ch), k = 0;
             kn_ref x =
                 w > 1 ? kx_vec(c, src, sr * s.nchunk + ch) : kx_sca(c, src, sr * s.lanes + kx_chunk_start(&s, ch));
-            if (w > 1 && bytes) x = ct_bytes_of(c, x, w);
+            if (w > 1 && bytes) x = ct_bytes_of(c, x, w, accumulator);
             if (w > 1 && kg_op(c->g, x) == KN_OP_CONST && fold) /* its lanes are combined with one another */
                 x = kx_node(c, KN_OP_CAST, kx_lane_dtype(c, dt), w, &x, 1);
             while (k < nacc && width[k] != w) k++;
