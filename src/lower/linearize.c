@@ -320,7 +320,7 @@ static bool stands_behind(const kl_run_order *o, int i) {
 
 /* What so many stores are made of, an item of each in turn, in the order that each has alone. The one that has most
  * left goes on, a later one at a tie, or so far behind: what it reads lies behind what the first reads, and caches that
- * are asked for the later line first were measured to be faster (docs/decisions.md). */
+ * are asked for the later line first were measured to be faster (docs/decisions.md), but where all is only moved. */
 static void put_in_turns(kl_run_order *o, const int *base, int *out, int n, int stores, int ways, int lag) {
     int *start = (int *)&o->next[o->from], *by_store = o->stack, m = 0; /* of this run: counted anew behind */
     memset(start, 0, (size_t)n * sizeof *start);
@@ -399,7 +399,7 @@ static void put_last_first(kl_run_order *o, int *out) {
     }
 }
 
-/* All that is stored is only moved: the lines of one buffer are read in their order. */
+/* All that is stored is only moved: its lines are read in their order (docs/decisions-measured.md). */
 static bool all_move(const kl_run_order *o, int n) {
     bool all = true;
     for (int k = 0; k < n && all; k++) {
@@ -415,9 +415,10 @@ static const int *choose_order(kl_run_order *o, int n) {
     const int *best = o->filled;
     count_left(o, n);
     if (stores > 1 && !wide) {
+        int lag = all_move(o, n); /* 1: at a tie the first goes on */
         for (int ways = MOST_TURNS; ways > 1; ways /= 2) {
             if (ways > 2 && !stores_lines(o, n, stores, ways)) continue;
-            put_in_turns(o, o->depth_first, o->alone, n, stores, ways, all_move(o, n));
+            put_in_turns(o, o->depth_first, o->alone, n, stores, ways, lag);
             if (turns_fit(o, o->alone, n, ways > 2)) return o->alone;
         }
     }

@@ -57,11 +57,11 @@ static int eb_piece(int size, int lanes, const int32_t *place) {
 static void eb_load_pieces(kx_writer *e, int to, int piece, int size, int lanes, const int32_t *place,
                            const kx_ins *m) {
     for (int k = 0; k < lanes * size / piece; k++) {
-        kx_ins at = eb_at(m, kx_i(KX_MOV, 8), (int64_t)place[k * piece / size] * size);
-        kx_ins in = piece == 8 ? kx_i3(KX_VMOVHPS, 0, to, to, KX_IN_MEM)
-                               : kx_imm(kx_i4(KX_VPINSRD, 0, to, to, KX_IN_MEM, 0), k);
-        if (!k) kx_load_bits(e, to, piece, at);
-        else kx_put(e, eb_at(&at, in, 0));
+        int64_t at = (int64_t)place[k * piece / size] * size;
+        kx_ins  in = piece == 8 ? kx_i3(KX_VMOVHPS, 0, to, to, KX_IN_MEM)
+                                : kx_imm(kx_i4(KX_VPINSRD, 0, to, to, KX_IN_MEM, 0), k);
+        if (!k) kx_load_bits(e, to, piece, eb_at(m, kx_i(KX_MOV, 8), at));
+        else kx_put(e, eb_at(m, in, at));
     }
 }
 

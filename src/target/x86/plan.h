@@ -177,7 +177,7 @@ int  kx_table_register(const kx_plan *p, kn_ref load, const kx_table *t); /* tha
  * that run is in the second; returns where in memory it starts, by the first run, which begins `before` the first lane.
  * Without that (-1) the last run ends with the last lane. */
 int kx_find_places(int *place, int w, int step, int run, int before);
-/* The runs of a LOAD from known places, as kx_runs_of: of *each elements. */
+/* The runs of a LOAD from known places, as kx_runs_of: of *each elements. More than KX_PLACE_RUNS: words, of more. */
 int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t *start);
 
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f);
