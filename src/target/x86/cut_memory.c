@@ -556,6 +556,16 @@ static kn_ref cm_rest_of(kx_cut *c, const cm_gate *t, const kx_tile *d, int64_t 
     return all;
 }
 
+/* The lanes that the known parts let through, as a mask. 0: asked for. */
+static kn_ref cm_known_lanes(kx_cut *c, const cm_gate *t, const kx_tile *d, int64_t row, int chunk) {
+    kn_ref let = kg_int(c->g, KN_BOOL, 1);
+    for (int k = 0; k < t->nknown && let; k++) {
+        kn_ref x = kx_operand(c, t->known[k], d, row, chunk), both[2] = {let, x};
+        let = x ? kx_node(c, KN_OP_AND, KN_BOOL, kx_chunk_width(d, chunk), both, 2) : 0;
+    }
+    return let;
+}
+
 /* Lanes whose places are known but for what all have: a few runs are shuffled; of what is not among `lanes` anything is
  * read that lies between the others. *none: they are too far apart. */
 static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *d, int64_t row, int chunk,
@@ -620,17 +630,23 @@ static kn_ref cm_load_known(kx_cut *c, kn_ref n, kn_ref load, const cm_gate *t, 
                             int chunk) {
     kn_graph *g = c->g;
     int       w = kx_chunk_width(d, chunk), dt = kg_dtype(g, n);
-    kn_ref    alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk), let = kg_int(g, KN_BOOL, 1);
+    kn_ref    alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk), let;
     kn_ref    rest = cm_rest_of(c, t, d, row, kx_chunk_start(d, chunk));
     if (!alt || !rest) return 0;
     if (kg_op(g, rest) == KN_OP_CONST && !kg_const_int(g, rest)) return alt;
     if (kg_op(g, rest) != KN_OP_CONST) load = kg_load_gated(g, kg_at(g, load, 0), alt, rest);
     if (t->lanes == UINT64_MAX >> (64 - w)) return load;
-    for (int k = 0; k < t->nknown; k++) {
-        kn_ref x = kx_operand(c, t->known[k], d, row, chunk);
-        if (!x || !(let = kx_node(c, KN_OP_AND, KN_BOOL, w, (kn_ref[]){let, x}, 2))) return 0;
-    }
+    if (!(let = cm_known_lanes(c, t, d, row, chunk))) return 0;
     return kx_node(c, KN_OP_WHERE, dt, w, (kn_ref[]){let, load, alt}, 3);
+}
+
+/* The one lane that a gate lets through: its element is in all of them, and the others have what the LOAD says. */
+static kn_ref cm_load_only(kx_cut *c, kn_ref n, const cm_gate *t, const kx_tile *d, int64_t row, int chunk) {
+    int    w = kx_chunk_width(d, chunk), lane = __builtin_ctzll(t->lanes);
+    kn_ref alt = kx_operand(c, kg_at(c->g, n, 1), d, row, chunk), let;
+    kn_ref x   = kx_load_element(c, n, d, row, kx_chunk_start(d, chunk) + lane);
+    if (!x || !alt || !(x = kx_splat(c, x, w)) || !(let = cm_known_lanes(c, t, d, row, chunk))) return 0;
+    return kx_node(c, KN_OP_WHERE, kg_dtype(c->g, n), w, (kn_ref[]){let, x, alt}, 3);
 }
 
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
@@ -657,9 +673,11 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         return x ? kx_splat(c, x, w) : 0;
     }
     int64_t step = a.plain ? a.coef[d->rank - 1] : a.run;
-    bool    run  = step == 1 ? cm_moves_whole(c, dt)
-                   : still   ? a.plain && cm_loads_apart(c, dt, w, step)
-                             : a.plain && cm_gathers_apart(c, dt, w, step);
+    if (known > 0 && step != 1 && __builtin_popcountll(let.lanes) == 1 && dt != KN_BOOL && dt != KN_INDEX)
+        return cm_load_only(c, n, &let, d, row, chunk);
+    bool run = step == 1 ? cm_moves_whole(c, dt)
+               : still   ? a.plain && cm_loads_apart(c, dt, w, step)
+                         : a.plain && cm_gathers_apart(c, dt, w, step);
     if (a.plain && kg_nsrc(g, n) == 1 && step != 1) { /* a block has rows whose gates are others */
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
         if (!x) x = cm_load_narrow(c, n, &a, d, row, chunk);

@@ -187,6 +187,12 @@ static kn_ref co_held(const kn_graph *g, kn_ref x) {
                : x;
 }
 
+/* What it chooses was chosen by the same flags, as of a load that has lanes left out. */
+static bool co_same_choice(const kn_graph *g, const kn_ref *src) {
+    bool chosen = kg_op(g, src[1]) == KN_OP_INS && kg_field(g, src[1], KN_F_INS_op) == KN_OP_WHERE;
+    return chosen && kg_at(g, src[1], 0) == src[0];
+}
+
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
     /* As lane numbers make many. A constant is CAST to lanes of its dtype where a register of them is asked for. */
     bool   spread = lanes && op == KN_OP_CAST && kg_dtype(c->g, src[0]) == dtype;
@@ -199,6 +205,11 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
     if (known) return known;
     kn_ref  held[3];
     int64_t rest;
+    if (op == KN_OP_WHERE && co_same_choice(c->g, src)) {
+        memcpy(held, src, sizeof held);
+        held[1] = kg_at(c->g, src[1], 1);
+        src     = held;
+    }
     if (co_compare_rest(c, op, src, &rest)) {
         held[0] = kg_at(c->g, src[0], 0);
         held[1] = kg_int(c->g, KN_INDEX, rest);
