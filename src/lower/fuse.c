@@ -45,7 +45,7 @@ static double alu_ps(const kl_fuse *z, kn_ref n) {
     return (double)KN_MAX((m->cycle_ps * bytes + per - 1) / per, 1);
 }
 
-static double op_ps(const kl_fuse *z, kn_ref n) { return ko_op_weight(kg_op(z->g, n)) * alu_ps(z, n); }
+static double op_ps(const kl_fuse *z, kn_ref n) { return ko_op_code(kg_op(z->g, n)) * alu_ps(z, n); }
 
 static bool is_leaf(int op) { return op == KN_OP_CONST || op == KN_OP_PARAM || op == KN_OP_RANGE; }
 
@@ -278,6 +278,15 @@ static bool holds_columns(const kl_fuse *z, kn_ref n, const bool *staged) {
     return rank && !staged[rank - 1];
 }
 
+/* A sum and what is made of it ask for n, and no loop is around both: it is no row, and not near any more. */
+static bool sums_all(const kl_fuse *z, kn_ref n) {
+    bool    staged[KN_MAX_RANK], summed = false, other = false;
+    int64_t held;
+    for (int u = z->info[n].use; u >= 0; u = z->use[u].next)
+        *(in_reduce_loop(z, &z->use[u]) ? &summed : &other) = true;
+    return summed && other && (!stage_axes(z, n, staged, &held) || holds_columns(z, n, staged));
+}
+
 /* What it costs to hold n in LOCAL memory in the loops its uses share; false: it cannot be, c says why. */
 static bool stage_cost(const kl_fuse *z, kn_ref n, kl_choice *c) {
     const kl_info    *info = &z->info[n];
@@ -341,9 +350,9 @@ static int64_t along_rows(const kl_fuse *z, kn_ref n, const kl_use *u) {
     return KN_MIN(row, lanes);
 }
 
-/* Arithmetic done again stays within a quarter of the program's own, what its memory traffic hides, and a launch. */
+/* Arithmetic done again stays within half of the program's own, what its memory traffic hides, and a launch. */
 static bool too_much_again(const kl_fuse *z, double again) {
-    return z->again + again > z->arithmetic / 4 + z->moved + (double)z->p->machine->launch_ps;
+    return z->again + again > z->arithmetic / 2 + z->moved + (double)z->p->machine->launch_ps;
 }
 
 /* What the program wants in storage of its own: a border between kernels. */
@@ -421,7 +430,7 @@ static void choose(const kl_fuse *z, kn_ref n, kl_choice *c) {
     }
     /* One kernel computes it again while its row is near, in vectors; storing it would cut that kernel in two, and what
      * both halves read would be read twice. */
-    c->cost[KL_ROOT] *= groups == 1 && again < 1.5 ? CUT : 1;
+    c->cost[KL_ROOT] *= groups == 1 && again < 1.5 && !sums_all(z, n) ? CUT : 1;
     c->place = c->illegal[KL_INLINE] || inlined > c->cost[KL_ROOT] ? KL_ROOT : KL_INLINE;
 }
 

@@ -33,6 +33,7 @@ enum {
 #define WORDS 16 /* cycles for a register of two bytes a lane, up to seven apart, by shuffles of eight and ors */
 #define MANY_ROWS 1.5 /* times that five rows to seven in turns take, as they were measured */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
+#define BESIDE 0.0625 /* of what loads and stores issue, that arithmetic which takes longer does not hide */
 
 typedef struct ko_phase { /* of an origin whose quotients and remainders by one number an index is made of: */
     int32_t origin, every, within; /* after `every` steps it has moved by its stride, by `within` between two of them */
@@ -73,14 +74,20 @@ struct ko_model {
 
 int ko_op_weight(int op) {
     switch (op) {
-    case KN_OP_RECIP: case KN_OP_DIV: case KN_OP_SQRT: return 4;
-    case KN_OP_EXP2: case KN_OP_LOG2: return 12;
+    case KN_OP_RECIP: return 7;
+    case KN_OP_DIV: case KN_OP_SQRT: return 14;
+    case KN_OP_EXP2: case KN_OP_LOG2: return 24;
     case KN_OP_IDIV: case KN_OP_MOD: return 20;
-    case KN_OP_SIN: case KN_OP_POW: return 30;
     case KN_OP_THREEFRY: return 60;
+    case KN_OP_POW: return 110;
+    case KN_OP_SIN: return 130;
     case KN_OP_REDUCE: return 1;
     default: return kn_is_alu(op);
     }
+}
+
+int ko_op_code(int op) {
+    return op == KN_OP_RECIP || op == KN_OP_DIV || op == KN_OP_SQRT ? 4 : ko_op_weight(op);
 }
 
 int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t count) {
@@ -225,6 +232,15 @@ static bool model_shifts(const kn_graph *g, kn_ref by) {
     return n > 0 && !(n & (n - 1));
 }
 
+/* The greater or the less of floats is NaN where either is, which an instruction gives of the second alone. */
+static bool model_sees_nan(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n), by = op == KN_OP_REDUCE ? (int)kg_field(g, n, KN_F_REDUCE_op) : op;
+    if ((by != KN_OP_MAX && by != KN_OP_MIN) || !kn_is_float(kg_dtype(g, n))) return false;
+    for (int k = 0; op != KN_OP_REDUCE && k < 2; k++)
+        if (kg_op(g, kg_at(g, n, k)) == KN_OP_CONST || kg_op(g, kg_at(g, n, k)) == KN_OP_NEG) return false;
+    return true;
+}
+
 static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
     int op = kg_op(g, n);
     if (op == KN_OP_STORE || op == KN_OP_LOAD) {
@@ -235,6 +251,7 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     int ops = kg_dtype(g, n) == KN_INDEX ? 0 : ko_op_weight(op), size = kn_dsize(kg_dtype(g, n));
     if (!ops) return true;
     if ((op == KN_OP_IDIV || op == KN_OP_MOD) && model_shifts(g, kg_at(g, n, 1))) ops = 1;
+    if (model_sees_nan(g, n)) ops = 3;
     if (!fold_step(g, n, &ops, &size)) return false;
     kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
     ko_site *s  = model_site(m, g, in, nest);
@@ -871,6 +888,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     out->beyond /= idle;
     out->loops /= idle;
     out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops + copies;
+    out->ps += KN_MIN(out->arithmetic, out->issue) * BESIDE; /* of lists that take as long, the one that does less */
 }
 
 /* ---- as text ------------------------------------------------------------------------------------------------- */

@@ -16,8 +16,7 @@ enum {
     STORE_AHEAD = 1024, /* bytes before they are stored to, lines are announced; */
     SHORT_STORE = 16,   /* not by stores of fewer bytes, which would announce each often */
     ROWS_AHEAD  = 2,    /* rows before a sum reads them, they are, */
-    ROWS_APART  = 4,    /* if they lie as many lines apart */
-    LONG_OPS    = 6     /* times */
+    ROWS_APART  = 4     /* if they lie as many lines apart */
 };
 
 /* Accesses made, with `lane` (an output origin, or -1: the reductions') as the lanes. */
@@ -135,8 +134,7 @@ static bool nearly_fits(const ko_view *v, double bytes) {
 static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     double far = 0, all = 0;
     if (lane < 0 || v->outputs < v->nest->norigin || v->naccess < 2 || v->ngate) return false;
-    double slow = v->work > v->ops ? LONG_OPS : 1; /* quotients and roots take longer than they are counted for */
-    if (2 * slow * c->arithmetic > c->memory) return false;
+    if (2 * c->arithmetic > c->memory) return false;
     for (int i = 0; i < v->naccess; i++) {
         bool line = kn_dsize(kg_dtype(v->g, v->access[i].node)) * v->lanes == v->machine->vector_bytes;
         if (!line || ko_stride_in(v, &v->access[i], lane) != 1) return false;

@@ -43,7 +43,7 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
         count += kg_op(v->g, x) == KN_OP_INDEX;
         bool value = kn_is_alu(kg_op(v->g, x)) && held_bytes(v->g, x) > 0;
         v->ops += value;
-        v->work += value ? ko_op_weight(kg_op(v->g, x)) : 0;
+        v->work += value ? ko_op_code(kg_op(v->g, x)) : 0;
         v->byte_products |= kg_op(v->g, x) == KN_OP_MUL && held_bytes(v->g, x) == 1 && kg_dtype(v->g, x) != KN_BOOL;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);

@@ -185,10 +185,14 @@ static void test_chains(void) {
 static void test_folds(void) {
     const kn_machine *m = kn_machine_default();
     subject           s;
-    ko_cost           one[2], wide[2];
+    ko_cost           one[2], wide[2], most;
     bool              ok;
-    ok = subject_open(&s, "%x = PARAM {slot=0} [64, 4096]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
+    ok = subject_open(&s, "%x = PARAM {slot=0} [64, 4096]\n%1 = REDUCE {op=ADD, axes=(1)} %x\n");
     if (ok) one[0] = cost_under(&s, "", m), wide[0] = cost_under(&s, "SPLIT:1:256:GROUP_REDUCE", m);
+    subject_close(&s);
+    ok = ok && subject_open(&s, "%x = PARAM {slot=0} [64, 4096]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
+    if (ok) most = cost_under(&s, "SPLIT:1:256:GROUP_REDUCE", m);
+    if (ok) CHECK(most.arithmetic > 2 * wide[0].arithmetic && most.arithmetic < 3 * wide[0].arithmetic); /* NaN */
     subject_close(&s);
     ok = ok && subject_open(&s, "%x = PARAM {slot=0} [64, 4096]\n"
                                 "%i = EXPAND (CAST {i32} (RANGE {id=0, type=LOOP, rank=2, axis=1} 4096)) [64, 4096]\n"
