@@ -252,6 +252,10 @@ enum { LONG_PS = 10000000 };
  * predicted to take less, which alone will do where the first one had to be narrowed. */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.15
+/* One that computes less than this share of those instructions is tried as well, if it is not predicted to take this
+ * many times as long. */
+#define SHARE_OF_LESS 0.35
+#define AS_COMPUTED 1.5
 /* What computes less than this share of what it was predicted moves values: some of what caches take is held against
  * it, beside what is not predicted to take this many times as long. */
 #define SHARE_OF_MOVES 0.16
@@ -309,6 +313,7 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
     }
     memcpy(best->choice.other, widest.other, sizeof widest.other); /* which will be as wide as registers hold of them */
     memcpy(best->choice.other_ps, widest.other_ps, sizeof widest.other_ps);
+    memcpy(best->choice.other_arithmetic, widest.other_arithmetic, sizeof widest.other_arithmetic);
 }
 
 /* A kernel through all its stages, with the lanes that are predicted to take the least, or others whose code came out
@@ -326,6 +331,8 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         bool     moves = first.arithmetic < SHARE_OF_MOVES * told && first.other_ps[i] < AS_MOVES * first.ps;
         double   took = moves ? code_cost(p, &best) : code_ps(p, &best);
         bool     as_told = took <= KN_MAX(SHARE_OF_CODE * told, arithmetic);
+        bool little = first.other_arithmetic[i] < SHARE_OF_LESS * code_ps(p, &best);
+        as_told &= !little || first.other_ps[i] > AS_COMPUTED * first.ps;
         if (as_told && !best.spills && !(less && first.narrow)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;

@@ -327,15 +327,15 @@ static bool has_op(const kn_opt *opts, int n, kn_opt_op op) {
  * in turns, beside those rows, or beside short rows of folds; and of one that computes much less than joined rows, each
  * lane of which computes what a row has in common. Where rows are joined what blocks take is told too low,
  * and where their sums are, so that each lane takes all terms, arithmetic and memory count together
- * (docs/decisions-measured.md). ps[lane + 1]: what its list is predicted to take; 0: it was not weighed. */
-static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
+ * (docs/decisions-measured.md). each[lane + 1]: what its list is predicted to take; 0: it was not weighed. */
+static int choose_lane(const ko_view *v, ko_model *model, ko_cost *each) {
     kn_opt  opts[KN_MAX_OPTS];
     ko_cost c;
     int     first = pick_lane(v), best = first;
     bool    turned, blocks;
     int     n = weigh_lane(v, model, first, NULL, opts, KN_MAX_OPTS, &c, &turned);
     bool    joined = has_op(opts, n, KN_OPT_JOIN), sums = joined && v->outputs < v->nest->norigin;
-    ps[first + 1] = c.ps;
+    each[first + 1] = c;
     double  least = c.ps * A_FIFTH_LESS, all = joined && !sums ? least : c.ps, few = cost_of(v, first) * AS_FEW;
     double  parts = sums ? c.arithmetic + c.memory : 0;
     double  again = joined && !sums && c.arithmetic > c.memory ? c.arithmetic : 0, whole = c.ps;
@@ -345,7 +345,7 @@ static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
     for (int lane = -1; lane < v->outputs; lane++) {
         if (lane == first || (lane >= 0 && !ko_may_be_lane(v, lane))) continue;
         n         = weigh_lane(v, model, lane, NULL, opts, KN_MAX_OPTS, &c, &blocks);
-        ps[lane + 1] = c.ps;
+        each[lane + 1] = c;
         bool near = short_folds || (blocks && (turned || v->outputs < v->nest->norigin));
         near |= product && (part || cost_of(v, lane) < few || (first < 0 && has_op(opts, n, KN_OPT_STAGE)));
         near |= first >= 0 && lane >= 0 && cost_of(v, lane) <= cost_of(v, first);
@@ -358,19 +358,17 @@ static int choose_lane(const ko_view *v, ko_model *model, double *ps) {
 
 /* The lanes that are predicted to take the least beside the chosen ones; `unjoined`: what those take whose rows are not
  * joined, 0 where none are. */
-static void tell_others(const double *ps, int n, int chosen, double unjoined, ko_choice *choice) {
+static void tell_others(ko_cost *each, int n, int chosen, const ko_cost *unjoined, ko_choice *choice) {
+    each[chosen + 1] = *unjoined;
     for (int k = 0; k < KO_OTHERS; k++) {
-        int    best  = 0;
-        double least = 0;
-        for (int lane = -1; lane < n - 1; lane++) {
-            double t    = lane == chosen ? unjoined : ps[lane + 1];
-            int    what = lane == chosen ? -(lane + 2) : lane + 2;
-            bool   told = t <= 0;
-            for (int j = 0; j < k; j++) told |= choice->other[j] == what;
-            if (!told && (!best || t < least)) best = what, least = t;
-        }
-        choice->other[k]    = best;
-        choice->other_ps[k] = least;
+        int best = -1;
+        for (int l = 0; l < n; l++)
+            if (each[l].ps > 0 && (best < 0 || each[l].ps < each[best].ps)) best = l;
+        if (best < 0) return;
+        choice->other[k]            = best == chosen + 1 ? -(best + 1) : best + 1;
+        choice->other_ps[k]         = each[best].ps;
+        choice->other_arithmetic[k] = each[best].arithmetic;
+        each[best].ps               = 0; /* is told */
     }
 }
 
@@ -404,7 +402,7 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
 
 int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, kn_opt *opts, int cap, kn_str *explain,
               kn_fault *f) {
-    double   ps[KN_MAX_NEST + 1] = {0};
+    ko_cost  each[KN_MAX_NEST + 2] = {0};
     kn_nest  nest;
     kn_fault no = {0};
     choice->ps  = 0;
@@ -415,7 +413,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
     ko_model *model = ko_model_new(g, sink, &nest, f);
     int       n     = 0;
     if (model) {
-        int lane = choice->lanes ? abs(choice->lanes) - 2 : choose_lane(&v, model, ps);
+        int lane = choice->lanes ? abs(choice->lanes) - 2 : choose_lane(&v, model, each);
         if (explain) explain_lanes(&v, model, lane, explain);
         ko_cost c, unjoined = {0};
         n = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
@@ -424,7 +422,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
             v.unjoined = true;
             weigh_lane(&v, model, lane, NULL, list, KN_MAX_OPTS, &unjoined, &(bool){false});
         }
-        tell_others(ps, v.outputs + 1, lane, unjoined.ps, choice);
+        tell_others(each, v.outputs + 1, lane, &unjoined, choice);
         choice->ps         = c.ps;
         choice->arithmetic = c.arithmetic;
         choice->beyond     = c.beyond;

@@ -131,7 +131,7 @@ typedef struct ko_choice {
     /* picoseconds that the kernel is predicted to take, to compute alone, and of that what further caches take */
     double ps, arithmetic, beyond;
     int    other[KO_OTHERS]; /* numbered as `lanes`: of the lists that are predicted to take the least beside it, */
-    double other_ps[KO_OTHERS]; /* and what they are */
+    double other_ps[KO_OTHERS], other_arithmetic[KO_OTHERS]; /* and what they are, and to compute alone */
 } ko_choice;
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). What it
  * weighed and what was refused is written to `explain`, which may be NULL. */
