@@ -470,8 +470,9 @@ static bool takes_two_rounds(const ko_view *v, int first, int last) {
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     /* for what the copies load; a narrower tile leaves more of them */
     bool    room = v->machine->vector_registers >= 32 && v->narrow < KO_WHOLE_VECTORS;
-    int64_t most = room && product ? KN_MIN(2 * KO_SHORT_SUM, KN_MAX(KO_SHORT_SUM, SHORT_CODE / vectors_of_tile(v)))
-                                   : KO_SHORT_SUM, few = 2 * KO_SHORT_SUM;
+    int64_t few = 2 * KO_SHORT_SUM, vectors = vectors_of_tile(v), most = KO_SHORT_SUM;
+    if (room) most = KN_MIN(few, KN_MAX(most, SHORT_CODE / vectors));
+    if (room && !product) most = KN_MAX(most, KN_MIN(2 * few, SHORT_CODE / 2 / vectors));
     for (int first = v->outputs, last = first; first < v->nest->norigin; first = last) {
         int64_t terms = 1;
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
