@@ -639,11 +639,19 @@ static bool jumps_by_lanes(const ko_view *v, int lane) {
     return apart && ko_is_gated(v, lane);
 }
 
+/* All that is read has a gate: a piece where that is closed stores a constant, whatever is computed beside. */
+static bool reads_one_gated(const ko_view *v) {
+    int reads = 0;
+    for (int i = 0; i < v->naccess; i++) reads += !v->access[i].stored;
+    return reads == 1 && v->ngate == 1;
+}
+
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     if (v->outputs < v->nest->norigin) return;
     int peeled = 0, most = jumps_by_lanes(v, lane) ? LANE_PIECE_OPS : KO_PIECE_OPS;
+    int others = reads_one_gated(v) ? WINDOW_OPS : KO_PIECE_OPS;
     for (int o = v->outputs; o-- > 0 && peeled < MOST_PEELED;) {
-        if (v->ops > (o == lane ? most : KO_PIECE_OPS)) continue;
+        if (v->ops > (o == lane ? most : others)) continue;
         int at = ko_position(v->nest, o, KN_AXIS_LOOP);
         if (at < 0 || (o != lane && ko_position(v->nest, o, -1) != at)) continue; /* lanes know */
         int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
