@@ -364,8 +364,8 @@ static void tell_others(ko_cost *each, int n, int chosen, const ko_cost *unjoine
         int best = -1;
         for (int l = 0; l < n; l++)
             if (each[l].ps > 0 && (best < 0 || each[l].ps < each[best].ps)) best = l;
-        if (best < 0) return;
-        choice->other[k]            = best == chosen + 1 ? -(best + 1) : best + 1;
+        choice->other[k] = best == chosen + 1 ? -(best + 1) : best + 1;
+        if (best < 0) continue;
         choice->other_ps[k]         = each[best].ps;
         choice->other_arithmetic[k] = each[best].arithmetic;
         each[best].ps               = 0; /* is told */
