@@ -17,8 +17,8 @@ int ko_runs(const int64_t *place, int64_t lanes, int most);
 enum { KO_RUNS = 4 }; /* that a register's lanes are shuffled from, at most */
 /* Lines so many bytes apart that the L1 has a place for: they lie in some of its sets alone. */
 int64_t ko_lines_held(const kn_machine *m, int64_t apart);
-/* Vector operations that an op takes as long as: 0 what is no arithmetic. Counted in the machine code for x86-64, of
- * f32; what a divider does by its rate (docs/decisions-measured.md). */
+/* Vector operations that an op takes as long as: 0 what is no arithmetic. Powers, logarithms and sines as counted in
+ * the machine code for x86-64, of f32 (docs/decisions-measured.md). */
 int ko_op_weight(int op);
 int ko_op_code(int op); /* operations that a body has for it: as many, but few for what waits for a divider */
 

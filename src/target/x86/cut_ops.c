@@ -187,7 +187,8 @@ static kn_ref co_held(const kn_graph *g, kn_ref x) {
                : x;
 }
 
-/* What it chooses was chosen by the same flags, as of a load that has lanes left out. */
+/* What it chooses was chosen by the same flags, as of a load that has lanes left out: rule where_in_then, which ends
+ * before there are lanes of registers. */
 static bool co_same_choice(const kn_graph *g, const kn_ref *src) {
     bool chosen = kg_op(g, src[1]) == KN_OP_INS && kg_field(g, src[1], KN_F_INS_op) == KN_OP_WHERE;
     return chosen && kg_at(g, src[1], 0) == src[0];
