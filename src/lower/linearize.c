@@ -10,8 +10,8 @@
  * of most; where that holds more than there are registers, the same store by store, looking ahead, or depth first from
  * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first, and
  * then four to memory, made of little each (BRIEF items), or eight that move what lies elsewhere; or where they are
- * made of so much that a processor sees one at a time (LONG items), in the order that holds least. Reads and writes of
- * what is written there keep their order. */
+ * made of so much that a processor sees one at a time (LONG items), in the order that holds least. So are the
+ * strands of a fold, which meet in LOCAL memory. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -409,6 +409,58 @@ static bool all_move(const kl_run_order *o, int n) {
     return all;
 }
 
+/* The LOCAL memory that item i stores lanes in, 0: none. */
+static kn_ref strand_in(const kl_run_order *o, int i) {
+    kn_ref x = o->item[i].node, st = kg_op(o->g, x) == KN_OP_STORE ? reached(o->g, x) : 0;
+    return st && kg_space(o->g, st) == KN_LOCAL ? st : 0;
+}
+
+/* How many strands the lanes of the run's first fold are stored by, each made by itself; 0: no fold, or strands made of
+ * little. An item's effect is then the first strand that needs it, of this or another storage of as many; or, where
+ * none does, their number. */
+static int find_strands(kl_run_order *o, int n) {
+    int      strands = 0, made[MOST_TURNS] = {0};
+    uint8_t *stored = o->outside; /* per storage */
+    for (int k = n; k-- > 0;) {
+        kn_ref st = strand_in(o, o->depth_first[k]);
+        if (st) strands = stored[st] += stored[st] <= MOST_TURNS; /* last: of the first one */
+        o->effect[o->depth_first[k]] = INT32_MAX;
+    }
+    for (int k = 0; k < n; k++) {
+        kn_ref st = strand_in(o, o->depth_first[k]);
+        if (st && stored[st] != strands) stored[st] = 0;
+    }
+    for (int k = n; k-- > 0;) {
+        int    i = o->depth_first[k];
+        kn_ref x = o->item[i].node, st = strand_in(o, i);
+        int    strand = st && stored[st] ? --stored[st] : strands;
+        o->effect[i] = strand = KN_MIN(o->effect[i], strand);
+        if (strand < KN_MIN(strands, MOST_TURNS)) made[strand]++;
+        for (uint32_t s = 0; s <= kg_nsrc(o->g, x); s++) {
+            int at = s ? o->place[kg_at(o->g, x, s - 1)] : o->before[i];
+            if (at != NOWHERE) o->effect[at] = KN_MIN(o->effect[at], strand);
+        }
+    }
+    if (strands > MOST_TURNS) return 0;
+    for (int t = 0; t < strands; t++)
+        if (made[t] < LONG) return 0;
+    return strands;
+}
+
+/* A fold's strands in turns: each step of one waits for the step before it, and a processor does not see far enough for
+ * the next strand. What lies outside of the run does not count, as it is read where it is used if no register is left;
+ * and there may be twice as many masks, as a comparison under a mask replaces it. */
+static const int *strands_in_turns(kl_run_order *o, const int *base, int n) {
+    int most[BANKS], strands = find_strands(o, n), *out = base == o->filled ? o->alone : o->filled;
+    for (int ways = KN_MIN(strands, MADE_TURNS); ways > 1; ways /= 2) {
+        put_in_turns(o, base, out, n, strands, ways, 0);
+        count_users(o, out, n, most);
+        bool fit = most[SCALAR] <= o->left[SCALAR] && most[VECTOR] + SPARE <= o->all[VECTOR];
+        if (fit && most[MASK] <= 2 * o->all[MASK]) return out;
+    }
+    return base;
+}
+
 static const int *choose_order(kl_run_order *o, int n) {
     int        most[BANKS], mixed, stores = n ? o->effect[o->depth_first[n - 1]] : 0;
     bool       wide = stores > 1 && n / stores >= LONG;
@@ -427,7 +479,7 @@ static const int *choose_order(kl_run_order *o, int n) {
     fill_backwards(o, o->filled, n, false);
     count_users(o, o->filled, n, most);
     mixed = too_many(o, most);
-    if (!mixed && !wide) return o->filled;
+    if (!mixed && !wide) return strands_in_turns(o, o->filled, n);
     fill_backwards(o, o->alone, n, true);
     count_users(o, o->alone, n, most);
     if (too_many(o, most) < mixed) best = o->alone, mixed = too_many(o, most);
@@ -443,7 +495,7 @@ static const int *choose_order(kl_run_order *o, int n) {
         count_users(o, other, n, most);
         if (too_many(o, most) < mixed) best = other;
     }
-    return best;
+    return strands_in_turns(o, best, n);
 }
 
 /* The run, depth first from what nothing of it uses. Returns how many items are in order. */

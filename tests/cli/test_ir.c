@@ -126,6 +126,24 @@ static void test_rows_of_seven(void) {
 #endif
 }
 
+/* Where the least of a row is: four strands are compared in turns, so the first elements of the last one are read
+ * before the last of the first one. */
+static void test_strands_of_a_fold(void) {
+#if KN_TARGET_X86
+    put("ir_least.kn", "%x = PARAM {slot=0} [512, 512]\n%r = RANGE {id=0, rank=2, axis=1} 512\n"
+                       "%i = EXPAND (CAST {i32} %r) [512, 512]\n"
+                       "%a = PARAM {slot=0, space=REG} []\n%p = PARAM {slot=1, dtype=i32, space=REG} []\n"
+                       "%b = PARAM {slot=2, space=REG} []\n%q = PARAM {slot=3, dtype=i32, space=REG} []\n"
+                       "%t = AND (CMPEQ %a %a) (NOT (CMPLE %a %b))\n"
+                       "%f = FUNCTION (TUPLE (WHERE %t %b %a) (WHERE %t %q %p)) inf:f32 2147483647:i32 %x %i\n"
+                       "%1 = GETTUPLE {1} (REDUCE {op=FUNCTION, axes=(1)} %f)\n");
+    expect("ir_least.kn --after render --target x86:avx512 --opts 'SPLIT:1:64:GROUP_REDUCE SPLIT:1:8:UNROLL'", 0,
+           "\n.L");
+    char *loop = strstr(output, "\n.L"), *first = loop ? strstr(loop, "+ 0xc0]") : NULL;
+    CHECK(first && strstr(first, "+ 0x700]"));
+#endif
+}
+
 static void test_diff(void) {
     expect_both("ir_s.kn", "--diff --after expand", 0, "# expand, after optimize\n");
     /* a node that only has new numbers around it is no change; one whose source became another is one - and one + */
@@ -235,6 +253,7 @@ int main(void) {
     put("ir_s.kn", softmax);
     RUN(test_stages);
     RUN(test_rows_of_seven);
+    RUN(test_strands_of_a_fold);
     RUN(test_time_and_count);
     RUN(test_disable_rule);
     put("ir_g.kn", "%x = PARAM {slot=0} [6, 8]\n%1 = DIV %x (REDUCE {op=MAX, axes=(1)} %x)\n");
