@@ -79,6 +79,19 @@ static bool span_over_lanes(ko_state *s, kn_ref x, ko_span *out) {
 
 /* ---- pieces -------------------------------------------------------------------------------------------------- */
 
+static int first_place(const kn_nest *nest, int origin) {
+    for (int l = 0; l < nest->nloop; l++)
+        if (nest->loop[l].origin == origin) return l;
+    return 0;
+}
+
+/* Two rounds of lanes that were peeled off are a piece each: what their gates let through is then known. */
+static bool is_two(const ko_state *s, int origin, int64_t size) {
+    const kn_origin *o = &s->nest->origin[origin];
+    if (o->reduce || !size || o->round == 1 || size != 2 * o->round) return false;
+    return s->nest->loop[first_place(s->nest, origin)].type != KN_AXIS_THREAD;
+}
+
 unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin) {
     const kn_origin *o = &s->nest->origin[origin];
     kn_ref           b = kg_at(s->g, kg_at(s->g, closer, (uint32_t)k + 1), 0);
@@ -86,6 +99,8 @@ unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin) {
     if (o->split && o->tail_kind == KN_TAIL_PEEL) m |= 1u << KO_TAIL;
     if (o->front) m |= 1u << KO_FRONT;
     if (o->back) m |= 1u << KO_BACK;
+    if (is_two(s, origin, o->front)) m |= 1u << KO_FRONT_2;
+    if (is_two(s, origin, o->back)) m |= 1u << KO_BACK_2;
     if (has_lanes(s->g, b)) m |= 1u << KO_REST;
     return m;
 }
@@ -103,12 +118,6 @@ static bool add_loop(ko_state *s, ko_variant *v, kn_ref bound, int origin, int t
     v->loop[at].stride = stride;
     v->loop[at].carry  = carry;
     return true;
-}
-
-static int first_place(const kn_nest *nest, int origin) {
-    for (int l = 0; l < nest->nloop; l++)
-        if (nest->loop[l].origin == origin) return l;
-    return 0;
 }
 
 static kn_ref sub(kn_graph *g, kn_ref a, kn_ref b) {
@@ -138,6 +147,26 @@ static bool main_loops(ko_state *s, ko_variant *v, int origin, kn_ref bound, boo
     return true;
 }
 
+/* The loops of what was peeled off, or left over, from *base on. */
+static bool apart_loops(ko_state *s, ko_variant *v, int origin, int piece, int place, kn_ref *base) {
+    const kn_origin *o      = &s->nest->origin[origin];
+    bool             tail   = piece == KO_TAIL, back = piece == KO_BACK || piece == KO_BACK_2;
+    int64_t          size   = tail ? o->tail : back ? o->back : o->front, round = tail ? 1 : o->round;
+    int64_t          behind = tail == (o->round > 1) ? 0 : tail ? o->back : o->tail; /* rounds have the tail behind */
+    int64_t          from   = tail || back ? o->extent - size - behind : 0;
+    int              type   = tail ? o->tail_type : o->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
+    if (!tail && s->nest->loop[place].type == KN_AXIS_THREAD) type = KN_AXIS_THREAD; /* threads share these too */
+    if (!tail && is_two(s, origin, size)) {
+        if (piece == KO_FRONT_2 || piece == KO_BACK_2) from += round;
+        size = round;
+    }
+    *base = kg_idx(s->g, from);
+    if (size > round && !add_loop(s, v, kg_idx(s->g, size / round), origin, type, s->tail_slot[origin], place, round,
+                                  KN_CARRY_NONE))
+        return false;
+    return tail || main_loops(s, v, origin, 0, true);
+}
+
 bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, const int *piece, ko_variant *v) {
     kn_graph *g = s->g;
     memset(v, 0, sizeof *v);
@@ -165,19 +194,7 @@ bool ko_make_variant(ko_state *s, kn_ref closer, const int *origins, int n, cons
             if (!add_loop(s, v, sub(g, span.lo, base), origins[k], o->tail_type, 0, place, 1, KN_CARRY_NONE))
                 return false;
         } else {
-            int64_t size = piece[k] == KO_TAIL ? o->tail : piece[k] == KO_FRONT ? o->front : o->back;
-            int     type = piece[k] == KO_TAIL ? o->tail_type : o->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
-            /* what was peeled off what threads share, they share too */
-            if (piece[k] != KO_TAIL && s->nest->loop[place].type == KN_AXIS_THREAD) type = KN_AXIS_THREAD;
-            bool rounds = o->round > 1; /* the tail is last, else it stands before the back */
-            base = kg_idx(g, piece[k] == KO_TAIL   ? o->extent - o->tail - (rounds ? 0 : o->back)
-                             : piece[k] == KO_BACK ? o->extent - o->back - (rounds ? o->tail : 0)
-                                                   : 0);
-            int64_t round = piece[k] == KO_TAIL ? 1 : o->round;
-            if (size > round && !add_loop(s, v, kg_idx(g, size / round), origins[k], type, s->tail_slot[origins[k]],
-                                          place, round, KN_CARRY_NONE))
-                return false;
-            if (piece[k] != KO_TAIL && !main_loops(s, v, origins[k], 0, true)) return false;
+            if (!apart_loops(s, v, origins[k], piece[k], place, &base)) return false;
         }
         kn_ref sum = base;
         for (int l = 0; l < v->nloop; l++)

@@ -144,6 +144,15 @@ static void test_strands_of_a_fold(void) {
 #endif
 }
 
+/* Short rows that are joined, in a margin: no round of them asks which lane it reads. */
+static void test_rows_in_a_margin(void) {
+#if KN_TARGET_X86
+    put("ir_margin.kn", "%x = PARAM {slot=0} [11, 37, 2]\n%1 = PAD %x [0, 6, 6] [11, 50, 15]\n");
+    expect("ir_margin.kn --after render --target x86:avx512", 0, "vmovups");
+    absent("vgather");
+#endif
+}
+
 static void test_diff(void) {
     expect_both("ir_s.kn", "--diff --after expand", 0, "# expand, after optimize\n");
     /* a node that only has new numbers around it is no change; one whose source became another is one - and one + */
@@ -254,6 +263,7 @@ int main(void) {
     RUN(test_stages);
     RUN(test_rows_of_seven);
     RUN(test_strands_of_a_fold);
+    RUN(test_rows_in_a_margin);
     RUN(test_time_and_count);
     RUN(test_disable_rule);
     put("ir_g.kn", "%x = PARAM {slot=0} [6, 8]\n%1 = DIV %x (REDUCE {op=MAX, axes=(1)} %x)\n");
