@@ -381,7 +381,9 @@ static void explain_lanes(const ko_view *v, ko_model *model, int chosen, kn_str 
         kn_opt  opts[KN_MAX_OPTS];
         ko_cost c;
         char    what[48] = "as it is";
-        int     n        = weigh_lane(v, model, lane, &refused, opts, KN_MAX_OPTS, &c, &(bool){false});
+        ko_view w        = *v;
+        w.chosen         = lane == chosen;
+        int     n        = weigh_lane(&w, model, lane, &refused, opts, KN_MAX_OPTS, &c, &(bool){false});
         if (lane >= 0)
             snprintf(what, sizeof what, "loop %d of %lld", ko_position(v->nest, lane, -1),
                      (long long)v->nest->origin[lane].extent);
@@ -416,6 +418,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
         int lane = choice->lanes ? abs(choice->lanes) - 2 : choose_lane(&v, model, each);
         if (explain) explain_lanes(&v, model, lane, explain);
         ko_cost c, unjoined = {0};
+        v.chosen = true;
         n = weigh_lane(&v, model, lane, NULL, opts, cap, &c, &(bool){false});
         if (!choice->lanes && has_op(opts, n, KN_OPT_JOIN)) {
             kn_opt list[KN_MAX_OPTS];

@@ -149,7 +149,7 @@ static const char *split_fault(const kn_nest *nest, const kn_opt *o) {
     bool tile = ko_is_lane(l->type) && l->type == o->target && o->arg > 0 && l->extent % o->arg == 0; /* of lanes */
     if (l->type != KN_AXIS_LOOP && l->type != KN_AXIS_REDUCE && l->type != KN_AXIS_GLOBAL && !tile)
         return "the loop is already expanded or parallel";
-    bool wider = o->tail == KN_TAIL_MASK && o->target == KN_AXIS_UPCAST && o->arg / 2 < l->extent; /* of masked lanes */
+    bool wider = o->tail == KN_TAIL_MASK && ko_is_lane(o->target) && o->arg / 2 < l->extent; /* of masked lanes */
     if (o->arg < 1 || (o->arg > l->extent && !wider)) return "the factor must be between 1 and the loop's extent";
     if (or->carried || (or->meets && o->target == KN_AXIS_UPCAST))
         return "its iterations meet in memory and must run in order";

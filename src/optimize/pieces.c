@@ -240,6 +240,7 @@ typedef struct ko_gating {
     const int        *origins;
     int               n;
     const kn_ref     *gates;
+    kn_ref            factor[2]; /* LOADs whose product is summed, 0: none */
 } ko_gating;
 
 static kn_ref gate_piece(void *user, kn_graph *g, kn_ref was, kn_ref now) {
@@ -247,14 +248,23 @@ static kn_ref gate_piece(void *user, kn_graph *g, kn_ref was, kn_ref now) {
     int              op = kg_op(g, was);
     if (op != KN_OP_LOAD && op != KN_OP_STORE) return now;
     kn_ref at = kg_at(g, was, 0), gate = gates_of(by->s, by->v, by->origins, by->n, by->gates, was);
-    if (!gate || kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && kg_in_bounds(g, at))) return now;
+    bool factor = was == by->factor[0] || was == by->factor[1]; /* where both are 0, so is what is added */
+    if (!gate || kg_op(g, at) != KN_OP_INDEX || (op == KN_OP_LOAD && !factor && kg_in_bounds(g, at))) return now;
     return kg_gate_access(g, now, gate);
 }
 
 /* Where a gate is false: loads that could leave their buffer do not happen, nor do stores. */
 static kn_ref gate_accesses(ko_state *s, const ko_variant *v, const int *origins, int n, const kn_ref *gates,
-                            kn_ref x) {
-    return kg_edit(s->g, x, gate_piece, &(ko_gating){s, v, origins, n, gates});
+                            bool sum, kn_ref x) {
+    ko_gating by    = {s, v, origins, n, gates, {0, 0}};
+    bool      again = false; /* added to what there is already: one instruction, where the product needs no mask */
+    for (int l = 0; l < v->nloop; l++)
+        again |= kg_field(s->g, v->loop[l].range, KN_F_RANGE_type) != KN_AXIS_GROUP_REDUCE;
+    if (sum && again && kg_op(s->g, x) == KN_OP_MUL) {
+        kn_ref a = kg_at(s->g, x, 0), b = kg_at(s->g, x, 1);
+        if (kg_op(s->g, a) == KN_OP_LOAD && kg_op(s->g, b) == KN_OP_LOAD) by.factor[0] = a, by.factor[1] = b;
+    }
+    return kg_edit(s->g, x, gate_piece, &by);
 }
 
 /* A stage's buffer, the number of a lane in it, and how many have a place. */
@@ -447,6 +457,6 @@ kn_ref ko_variant_body(ko_state *s, kn_ref closer, const int *origins, int n, ko
     kn_ref gate = 0;
     for (int k = 0; k < n; k++) gate = both_gates(g, gate, v->gate[k]);
     if (!x || !gate) return x;
-    x = gate_accesses(s, v, origins, n, v->gate, x);
+    x = gate_accesses(s, v, origins, n, v->gate, op == KN_OP_ADD, x);
     return x && op >= 0 ? kg_reduce_gated(g, closer, x, gate) : x;
 }

@@ -168,6 +168,17 @@ static bool lanes_of_sum(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, 
     return ko_push(v, some, opts, n, cap);
 }
 
+/* What fills no register is one under a mask, where other loops of the sum add to it and no gate has a mask of its own:
+ * else each of its sums takes two registers or three. Only of the list that is chosen: what it computes then is told
+ * well, and what it reads of each line too low (docs/decisions-measured.md). */
+static bool masks_part(const ko_view *v, int o) {
+    const kn_origin *sum = &v->nest->origin[o];
+    bool             around = false;
+    for (int p = v->outputs; p < v->nest->norigin; p++) around |= p != o && v->nest->origin[p].closer == sum->closer;
+    return around && v->chosen && masks_rounds(v) && !v->ngate && !sum->moving && sum->extent < v->lanes &&
+           (sum->extent & (sum->extent - 1)) != 0;
+}
+
 /* A reduction's loop in rounds of w lanes that follow one another, the last one under a mask where there are such. */
 static bool rounds_of(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, int *n, int cap) {
     const kn_origin *sum = &v->nest->origin[o];
@@ -182,7 +193,7 @@ static bool rounds_of(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, int
  * sums of it, in lanes of their own, would take their registers from the tile. */
 static bool few_rounds(const ko_view *v, int64_t extent) {
     int64_t rest = extent % v->lanes, most = DOT_ROUNDS * v->lanes;
-    if (!masks_rounds(v)) return false;
+    if (!masks_rounds(v) || extent < v->lanes) return false;
     if (ko_lane_vectors(v, rest) > 1 && extent <= most) return true;
     return !v->narrow && extent >= 2 * v->lanes && extent <= 2 * most && (!rest || rest > SHORT_REST);
 }
@@ -367,7 +378,9 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (beside >= 0 && e <= 4 * v->lanes && nest->loop[beside].extent == e &&
             (e % v->lanes == 0 || v->work >= KO_PIECE_OPS))
             w = e; /* what is computed of the row's elements is computed once, what is left of whole registers too */
-        lanes_of_sum(v, o, w, nest->origin[o].moving, opts, n, cap);
+        bool masked = lane < 0 && !fold && w == e && masks_part(v, o);
+        while (masked && w & (w - 1)) w += w & -w; /* a half of a register, a quarter and so on */
+        lanes_of_sum(v, o, w, masked || nest->origin[o].moving, opts, n, cap);
         if (turned >= 0)
             ko_stage(v, kg_field(v->g, kg_at(v->g, v->access[turned].node, 0), KN_F_PARAM_slot), opts, n, cap);
         if (alone && e <= v->lanes && o + 1 == nest->norigin) few_rows_of(v, opts, n, cap);

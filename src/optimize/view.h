@@ -35,6 +35,7 @@ typedef struct ko_view {
     int        narrow; /* ko_choice's */
     bool       joins; /* it may join rows, or its lanes are those of joined rows */
     bool       unjoined; /* it may not (ko_choice.lanes below 0) */
+    bool       chosen; /* what the list is for will not be weighed against others */
     bool       phased; /* the list is to be one of phases, or is */
     bool       turned, apart; /* the list has a block that is turned; it is to have none */
     bool       byte_products; /* there are some */
