@@ -11,7 +11,8 @@
  * the last sources on. Two stores are made in turns if registers for both are left and SPARE over: depth first, and
  * then four to memory, made of little each (BRIEF items), or eight that move what lies elsewhere; or where they are
  * made of so much that a processor sees one at a time (LONG items), in the order that holds least. So are the
- * strands of a fold, which meet in LOCAL memory. Reads and writes of what is written there keep their order. */
+ * strands of a fold, which meet in LOCAL memory; and all stores to memory, each load in one register, where too few are
+ * left for depth first. Reads and writes of what is written there keep their order. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -30,7 +31,8 @@ typedef struct kl_loop {
 
 enum {
     NOWHERE = -1, WINDOW = 12, FEW = 8, LONG = 40, SPARE = 3, AHEAD = 8, AWAITED = 2, BRIEF = 16,
-    MADE_TURNS = 4, MOST_TURNS = 8 /* stores in turns: of what is made, of what is moved */
+    MADE_TURNS = 4, MOST_TURNS = 8, /* stores in turns: of what is made, of what is moved */
+    LOADS_LAST = -1
 };
 enum { SCALAR, VECTOR, MASK, BANKS };
 
@@ -318,9 +320,19 @@ static bool stands_behind(const kl_run_order *o, int i) {
     return true;
 }
 
+/* It holds more than before, and so waits until nothing else is ready: a load, its lanes, an address. */
+static bool is_read(const kl_run_order *o, int i) {
+    const kn_graph *g = o->g;
+    kn_ref          x = o->item[i].node;
+    if (kg_op(g, x) == KN_OP_STORE) return false;
+    return !takes_register(g, x) || kg_op(g, x) == KN_OP_LOAD ||
+           (kg_nsrc(g, x) == 1 && kg_op(g, kg_at(g, x, 0)) == KN_OP_LOAD);
+}
+
 /* What so many stores are made of, an item of each in turn, in the order that each has alone. The one that has most
  * left goes on, a later one at a tie, or so far behind: what it reads lies behind what the first reads, and caches that
- * are asked for the later line first were measured to be faster (docs/decisions.md), but where all is only moved. */
+ * are asked for the later line first were measured to be faster (docs/decisions.md), but where all is only moved.
+ * LOADS_LAST: something is read when nothing can be made of what was, and all that have a use for it take it. */
 static void put_in_turns(kl_run_order *o, const int *base, int *out, int n, int stores, int ways, int lag) {
     int *start = (int *)&o->next[o->from], *by_store = o->stack, m = 0; /* of this run: counted anew behind */
     memset(start, 0, (size_t)n * sizeof *start);
@@ -331,12 +343,15 @@ static void put_in_turns(kl_run_order *o, const int *base, int *out, int n, int 
         int at[MOST_TURNS] = {0}, end[MOST_TURNS] = {0}, last = KN_MIN(ways, stores + 1 - s);
         for (int t = 0; t < last; t++) at[t] = t ? end[t - 1] : from, end[t] = start[s + t];
         for (from = end[last - 1]; m < from;) {
-            int best = 0;
+            int best = 0, made = NOWHERE;
             while (at[best] == end[best]) best++;
-            for (int t = best + 1; t < last; t++) {
-                bool most = at[t] < end[t] && end[t] - at[t] >= end[best] - at[best] + lag;
-                if (most && stands_behind(o, by_store[at[t]])) best = t;
+            for (int t = best; t < last; t++) {
+                int left = end[t] - at[t];
+                if (!left || !stands_behind(o, by_store[at[t]])) continue;
+                if (lag != LOADS_LAST) best = left >= end[best] - at[best] + lag ? t : best;
+                else if ((made == NOWHERE || left > end[made] - at[made]) && !is_read(o, by_store[at[t]])) made = t;
             }
+            if (made != NOWHERE) best = made;
             o->held[by_store[at[best]]] = 1;
             out[m++]                    = by_store[at[best]++];
         }
@@ -461,6 +476,16 @@ static const int *strands_in_turns(kl_run_order *o, const int *base, int n) {
     return base;
 }
 
+/* No STORE is to an accumulator or a part of a fold. */
+static bool all_to_memory(const kl_run_order *o, int n) {
+    bool all = true;
+    for (int k = 0; k < n && all; k++) {
+        kn_ref x = o->item[o->depth_first[k]].node;
+        all = kg_op(o->g, x) != KN_OP_STORE || kg_space(o->g, kg_at(o->g, x, 0)) == KN_GLOBAL;
+    }
+    return all;
+}
+
 static const int *choose_order(kl_run_order *o, int n) {
     int        most[BANKS], mixed, stores = n ? o->effect[o->depth_first[n - 1]] : 0;
     bool       wide = stores > 1 && n / stores >= LONG;
@@ -476,6 +501,14 @@ static const int *choose_order(kl_run_order *o, int n) {
     }
     count_users(o, o->depth_first, n, most);
     if (most[SCALAR] + most[VECTOR] + most[MASK] <= FEW && !wide) return o->depth_first;
+    int many = too_many(o, most);
+    if (many && stores > 1 && !wide && all_to_memory(o, n)) {
+        put_last_first(o, o->filled);
+        put_in_turns(o, o->filled, o->alone, n, stores, MOST_TURNS, LOADS_LAST);
+        count_users(o, o->alone, n, most);
+        if (too_many(o, most) < many) return o->alone;
+        count_users(o, o->depth_first, n, most);
+    }
     fill_backwards(o, o->filled, n, false);
     count_users(o, o->filled, n, most);
     mixed = too_many(o, most);
