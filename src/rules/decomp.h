@@ -17,6 +17,7 @@ kn_ref kn_decomp_threefry(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_sqrt(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_trunc(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_divide(kn_rw *rw, kn_ref n);
+kn_ref kn_decomp_divide_wide(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_round(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_round_f64(kn_rw *rw, kn_ref n);
 kn_ref kn_decomp_round_int(kn_rw *rw, kn_ref n);

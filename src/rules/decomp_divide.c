@@ -1,5 +1,5 @@
 /* decomp_divide.c - quotients and remainders of integers by way of floats, for vectors that have no division but of
- * floats: of one and two bytes by f32, of four by f64. Both floor; x / 0 = 0, x mod 0 = x.
+ * floats: of one and two bytes by f32, of four and eight by f64. Both floor; x / 0 = 0, x mod 0 = x.
  *
  * A float has such integers exactly, and their rounded quotient lies on the right side of every whole number. By a
  * constant c it is a product with 1 / c, of x + 1/2: what is rounded cannot reach a whole number then. */
@@ -51,4 +51,22 @@ kn_ref kn_decomp_divide(kn_rw *rw, kn_ref node) {
     if (!is_number(g, kg_at(g, node, 1)))
         q = xp_if(g, xp_ne(g, b, kg_int(g, wide, 0)), q, mod ? a : kg_int(g, wide, 0));
     return kg_cast(g, q, dt);
+}
+
+/* IDIV or MOD of i64, which an f64 has rounded. The quotient of what is rounded is off by up to 2^12; a - q b, which
+ * does not depend on what q wraps to, is divided once more, to the nearest number: what is left then is at most half of
+ * b, or on the wrong side of 0. */
+kn_ref kn_decomp_divide_wide(kn_rw *rw, kn_ref node) {
+    kn_graph *g   = rw->g;
+    R         a = kg_at(g, node, 0), b = kg_at(g, node, 1), zero = kg_int(g, KN_I64, 0), by = kg_cast(g, b, KN_F64), s;
+    bool      mod = kg_op(g, node) == KN_OP_MOD;
+    R         q   = kg_cast(g, kg_op2(g, KN_OP_DIV, kg_cast(g, a, KN_F64), by), KN_I64);
+    R         r   = xp_sub(g, a, xp_mul(g, q, b));
+    xp_nearest(g, kg_op2(g, KN_OP_DIV, kg_cast(g, r, KN_F64), by), &s);
+    s      = xp_sub(g, s, kg_int(g, KN_I64, 0x4338000000000000)); /* 1.5 * 2^52 */
+    r      = xp_sub(g, r, xp_mul(g, s, b));
+    R less = xp_and(g, xp_ne(g, r, zero), xp_lt(g, xp_xor(g, r, b), zero)); /* the whole number below */
+    q      = xp_add(g, q, s);
+    q      = mod ? xp_if(g, less, xp_add(g, r, b), r) : xp_if(g, less, xp_sub(g, q, kg_int(g, KN_I64, 1)), q);
+    return xp_if(g, xp_ne(g, b, zero), q, mod ? a : zero);
 }
