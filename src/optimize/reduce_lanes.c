@@ -9,7 +9,7 @@ enum {
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     TWO_ROUNDS = 40, /* at most, of which two and two are one */
-    ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 8, /* that rows in one run are gone through; registers of it */
+    ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 3, /* that rows in one run are gone through; registers of it */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
     SHORT_ROW = 1024, /* bytes */
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
@@ -270,13 +270,15 @@ static bool joined_columns(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
 }
 
 /* All rows of one that fills no register, where they follow one another and loops around go through them again and
- * again: whole registers of them are added up, and each row's lanes meet behind the loops. False: they do not. */
+ * again: whole registers of them are added up, and each row's lanes meet behind the loops. As their lanes are shuffled
+ * from what is loaded, few registers, and not of what is narrower than a word. False: they do not. */
 static bool joined_rows(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     const kn_origin *sum = &v->nest->origin[own];
     int              row = -1;
-    if (sum->extent >= v->lanes || ko_terms(v) < ROUNDS_OF_ROWS * sum->extent || sum->moving) return false;
+    int64_t          size = v->machine->vector_bytes / v->lanes, most = (ROWS_OF_ONE - (size > 4)) * v->lanes;
+    if (size < 4 || sum->extent >= v->lanes || ko_terms(v) < ROUNDS_OF_ROWS * sum->extent || sum->moving) return false;
     for (int o = 0; o < v->outputs && row < 0; o++) {
-        if (!ko_may_be_lane(v, o) || v->nest->origin[o].extent * sum->extent > ROWS_OF_ONE * v->lanes) continue;
+        if (!ko_may_be_lane(v, o) || v->nest->origin[o].extent * sum->extent > most) continue;
         row = o;
         for (int i = 0; i < v->naccess && row >= 0; i++) {
             const ko_access *a = &v->access[i];
