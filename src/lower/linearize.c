@@ -441,11 +441,11 @@ static int find_strands(kl_run_order *o, int n) {
         if (st) strands = stored[st] += stored[st] <= MOST_TURNS; /* last: of the first one */
         o->effect[o->depth_first[k]] = INT32_MAX;
     }
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n && strands; k++) {
         kn_ref st = strand_in(o, o->depth_first[k]);
         if (st && stored[st] != strands) stored[st] = 0;
     }
-    for (int k = n; k-- > 0;) {
+    for (int k = n; k-- > 0 && strands;) {
         int    i = o->depth_first[k];
         kn_ref x = o->item[i].node, st = strand_in(o, i);
         int    strand = st && stored[st] ? --stored[st] : strands;

@@ -652,7 +652,7 @@ static void em_open_loop(kx_writer *e, int number) {
     }
     em_lend(e, number, 0);
     kx_pace_turn(&e->pace, p, number);
-    if (l->inner) kx_align(&e->code, 64);
+    if (l->inner) kx_align(&e->code, 64); /* a short one does not lie in two lines */
     kx_here(e, e->top[number]);
 }
 
