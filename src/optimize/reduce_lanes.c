@@ -9,7 +9,7 @@ enum {
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     TWO_ROUNDS = 40, /* at most, of which two and two are one */
-    ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 3, /* that rows in one run are gone through; registers of it */
+    ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 3, /* that rows in one run are gone through; its registers (8 bytes: 2) */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
     SHORT_ROW = 1024, /* bytes */
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
