@@ -28,7 +28,9 @@ static void as_the_system_says(void) {
             char        word[40];
             const char *name = i == KXC_LZCNT ? "abm" : i == KXC_PREFETCHW ? "3dnowprefetch" : kx_feature_text[i];
             snprintf(word, sizeof word, " %s ", name);
-            if (!check_eq(have >> i & 1, strstr(line, word) != NULL, name, __FILE__, __LINE__)) break;
+            bool said = strstr(line, word) != NULL;
+            if (i == KXC_LZCNT && !said) continue; /* it needs nothing of the system, and some leave it out */
+            if (!check_eq(have >> i & 1, said, name, __FILE__, __LINE__)) break;
         }
         break;
     }
