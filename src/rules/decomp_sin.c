@@ -4,7 +4,7 @@
  * the 96 (180) bits are taken whose products with m are neither whole turns nor too small to matter (Payne and Hanek:
  * Radian reduction for trigonometric functions, 1983). Which bits depends on the exponent alone; they are chosen by
  * selects and shifts. No f32 is closer to a multiple of pi/2 than 2^-30 of a quarter turn, and 62 bits of the fraction
- * are kept; of f64 it is 2^-61.5, and 118 bits. */
+ * are kept, the last of them two too little; of f64 it is 2^-61.5, and 118 bits. */
 #include "rules/decomp.h"
 
 #include <math.h>
@@ -53,16 +53,16 @@ static void sin_sum(kn_graph *g, sin_angle *a, R hi, R lo) {
 
 /* ---- f32 --------------------------------------------------------------------------------------------------------- */
 
-/* The high word of m w + r, m of 24 bits, in whole numbers of one word: lanes of two would halve how many there are. */
-static R sin_high(kn_graph *g, R m, R w, R r) {
+/* The high word of m w, m of 24 bits, in whole numbers of one word: lanes of two would halve how many there are. Not
+ * `exact`: without what the low halves' product carries, and up to two too little. */
+static R sin_high(kn_graph *g, R m, R w, bool exact) {
     R half = xp_u32(g, 16), mask = xp_u32(g, 0xffff);
     R mh = xp_shr(g, m, half), ml = xp_and(g, m, mask), wh = xp_shr(g, w, half), wl = xp_and(g, w, mask);
-    R p0 = xp_mul(g, ml, wl), p1 = xp_add(g, xp_mul(g, mh, wl), xp_shr(g, p0, half));
-    if (r) {
-        R carry = xp_shr(g, xp_add(g, xp_and(g, p0, mask), xp_and(g, r, mask)), half);
-        p1      = xp_add(g, p1, xp_add(g, xp_shr(g, r, half), carry));
+    R p1 = xp_mul(g, mh, wl), p2 = xp_mul(g, ml, wh);
+    if (exact) {
+        p1 = xp_add(g, p1, xp_shr(g, xp_mul(g, ml, wl), half));
+        p2 = xp_add(g, p2, xp_and(g, p1, mask));
     }
-    R p2 = xp_add(g, xp_mul(g, ml, wh), xp_and(g, p1, mask));
     return xp_add(g, xp_add(g, xp_mul(g, mh, wh), xp_shr(g, p1, half)), xp_shr(g, p2, half));
 }
 
@@ -74,8 +74,9 @@ static void sin_reduce_f32(kn_graph *g, R x, sin_angle *to) {
     static const double half_pi = 1.57079632679489661923, top = 25.0 / 16; /* pi/2 and its first five bits */
     R                   w[3], m = xp_or(g, xp_and(g, x, xp_u32(g, 0x7fffff)), xp_u32(g, 0x800000));
     sin_window(g, xp_sub(g, xp_shr(g, x, xp_u32(g, 23)), xp_u32(g, 120)), two_over_pi_32, KN_COUNT(two_over_pi_32), w);
-    R rest = sin_high(g, m, w[2], 0), sum = xp_add(g, xp_mul(g, m, w[1]), rest);
-    R all       = xp_add(g, xp_mul(g, m, w[0]), sin_high(g, m, w[1], rest));
+    R rest = sin_high(g, m, w[2], false), sum = xp_add(g, xp_mul(g, m, w[1]), rest);
+    R all       = xp_add(g, xp_mul(g, m, w[0]), sin_high(g, m, w[1], true));
+    all         = xp_if(g, xp_lt(g, sum, rest), xp_add(g, all, xp_u32(g, 1)), all);
     to->quarter = xp_shr(g, xp_add(g, all, xp_u32(g, 1 << 29)), xp_u32(g, 30));
     R part      = xp_sub(g, all, xp_shl(g, to->quarter, xp_u32(g, 30)));
     to->below   = xp_as(g, xp_shr(g, xp_as(g, part, KN_I32), xp_i32(g, 31)), KN_U32);
