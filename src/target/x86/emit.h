@@ -113,6 +113,7 @@ void kx_emit_integer(kx_writer *e, kn_ref n); /* a scalar in a GP register */
 void kx_set_flag(kx_writer *e, kn_ref n, int d); /* 1 or 0 in register d, for a comparison of integers */
 void kx_emit_real(kx_writer *e, kn_ref n);    /* a float scalar */
 void kx_emit_lanes(kx_writer *e, kn_ref n);   /* an INS on lanes */
+void kx_put_logic(kx_writer *e, kn_ref n, int bytes); /* logic.c: with what stands in it */
 void kx_emit_bits(kx_writer *e, kn_ref n);    /* BITCAST */
 void kx_emit_load(kx_writer *e, kn_ref n);
 /* The table of a LOAD's shuffle: the register that holds it, or `scratch`, which has it now. */

@@ -700,6 +700,10 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
         en_compare(e, n, en_src(e, n, 0), true, 0, w);
         return;
     }
+    if (e->p->value[n].logic) {
+        kx_put_logic(e, n, bytes);
+        return;
+    }
     if (e->p->value[n].under && dt == KN_BOOL) {
         uint32_t k      = e->p->value[n].under - 1;
         kn_ref   s      = en_src(e, n, k);

@@ -186,7 +186,7 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
         kn_ref s = out[k];
         if (!p->value[s].folded || m + 2 > KX_MAX_OPERANDS) continue;
         kn_ref own[KX_MAX_OPERANDS];
-        int    c = kx_operands(p, s, own); /* a fold stands in a fold at most once */
+        int    c = kx_operands(p, s, own); /* a fold stands in a fold at most twice */
         out[k--] = out[--m];
         for (int j = 0; j < c && m < KX_MAX_OPERANDS; j++) out[m++] = own[j];
     }
@@ -1008,6 +1008,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     ok = ok && pl_share_lanes(p);
     if (ok) {
         pl_fold_loads(p);
+        kx_fold_logic(p);
         pl_find_pointers(p);
         kx_fold_copies(p);
     }

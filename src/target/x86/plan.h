@@ -23,6 +23,7 @@ typedef struct kx_value {
     bool     inverts;     /* NOT of a comparison of floats, or of AVX-512: one of the other predicate */
     uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask;
                              WHERE: 1 + the source that is arithmetic, made where it is chosen */
+    bool     logic;       /* AND, OR, XOR or NOT of lanes: another one stands in it, or it in that (logic.c) */
     uint8_t  turned;      /* OR of a value shifted left by so many bits and right by the rest: a rotation */
     uint32_t uses, at;    /* at: place in the list + 1 */
     uint32_t spread;      /* LOAD of a scalar: uses that repeat it over lanes, in its loop */
@@ -160,6 +161,9 @@ bool kx_within(const kx_plan *p, int loop, int of); /* the loop is that one, or 
 
 /* copies.c: LOADs that stand in their STOREs. */
 void kx_fold_copies(kx_plan *p);
+
+/* logic.c: bits of two or three values that are made at once. */
+void kx_fold_logic(kx_plan *p);
 
 /* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane; the bits that a NEG of
  * floats inverts. */

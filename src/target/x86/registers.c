@@ -65,9 +65,11 @@ static void ra_put_by(kx_plan *p, kx_value *v) {
 int kx_wish(const kx_plan *p, kn_ref n) {
     const kn_graph *g = p->g;
     if (kg_op(g, n) != KN_OP_INS) return -1;
-    int op = kx_op(g, n);
-    for (uint32_t k = 0; k < kg_nsrc(g, n); k++) {
-        kn_ref s = op == KN_OP_MULACC ? kg_at(g, n, 2 - k) : kg_at(g, n, k);
+    kn_ref o[KX_MAX_OPERANDS];
+    bool   logic = p->value[n].logic, last = kx_op(g, n) == KN_OP_MULACC;
+    int    m     = logic ? kx_operands(p, n, o) : (int)kg_nsrc(g, n);
+    for (int k = 0; k < m; k++) {
+        kn_ref s = logic ? o[k] : kg_at(g, n, (uint32_t)(last ? m - 1 - k : k));
         if (kg_op(g, s) == KN_OP_CONST || !p->value[s].needed || p->value[s].folded) continue;
         const kx_value *v = &p->value[kx_name(p, s)];
         if (v->bank == p->value[n].bank && v->reg >= 0 && v->end == p->value[n].start) return v->reg;
