@@ -10,6 +10,7 @@ enum {
     HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_ROWS_VECTORS = 4, /* of each of a few rows, or of each row by itself */
+    PAGED_ROWS = 128, PAGED_VECTORS = 16, /* rows whole pages apart; registers of their sums */
     SUM_ROWS = 4, /* of short rows of sums, */
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
@@ -90,16 +91,33 @@ static bool wide_sums(const ko_view *v, int lane) {
     return sums;
 }
 
+/* The rows that are added up lie whole pages apart: what has the same place in each is in few sets of the caches. */
+static bool rows_by_pages(const ko_view *v, int lane) {
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        if (!a->reduce || !a->affine || ko_stride_in(v, a, lane) != 1) continue;
+        for (int o = v->outputs; o < v->nest->norigin; o++) {
+            int64_t bytes = kn_sat_mul(ko_stride_in(v, a, o), kn_dsize(kg_dtype(v->g, a->node)));
+            if (bytes >= PAGE && bytes % PAGE == 0 && v->nest->origin[o].extent >= PAGED_ROWS) return true;
+        }
+    }
+    return false;
+}
+
 /* Vectors of each sum then: all sums have theirs, and two are loaded at a time. Of what takes long to compute memory
  * does not set the pace: registers for two of them at a time are worth more. */
-static int64_t wide_vectors(const ko_view *v) {
-    int64_t sums = 0, most = v->ops < KO_PIECE_OPS ? 8 : 4;
+static int64_t wide_vectors(const ko_view *v, int lane) {
+    bool    paged = v->nest->origin[lane].extent >= 4 * PAGED_VECTORS * v->lanes && rows_by_pages(v, lane);
+    int64_t sums = 0, most = v->ops < KO_PIECE_OPS ? 8 : 4, fit;
     kn_ref  last = 0;
     for (int o = v->outputs; o < v->nest->norigin; o++) {
         sums += v->nest->origin[o].closer != last;
         last = v->nest->origin[o].closer;
+        paged &= !kg_is_fold(v->g, last);
     }
-    return KN_MAX(KN_MIN((ko_tile_registers(v) - 2) / KN_MAX(sums, 1), most), (int64_t)1);
+    fit = (ko_tile_registers(v) - 2) / KN_MAX(sums, 1);
+    if (paged && most == 8 && fit > 3 * PAGED_VECTORS / 4) most = PAGED_VECTORS;
+    return KN_MAX(KN_MIN(fit, most), (int64_t)1);
 }
 
 /* A product whose second operand is large goes panel by panel of lanes: the panel stays near while all rows pass, and
@@ -608,7 +626,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     }
     if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_much(v, lane, w) || row_that_stays(v, lane)))
         w = e;
-    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v)) * v->lanes;
+    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v, lane)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
