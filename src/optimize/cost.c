@@ -736,13 +736,16 @@ static double fetches(const ko_shape *h, const ko_site *s, int from) {
  * along a cache holds what is new, not all. */
 static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, bool along, double *read, double *written) {
     int    from = 0, n = h->nest->nloop;
+    bool   outside = false; /* of what lies there: a loop */
     double held = touched_by_all(h, k, 0, m, along, false);
     for (int level = KN_L3; level >= KN_L1; level--) { /* the smaller the cache, the further in */
         if (level == KN_L1) held = touched_by_all(h, k, from, m, along, true);
-        while (from < n && (h->lane[from] || held > (double)m->cache[level]))
+        while (from < n && (h->lane[from] || held > (double)m->cache[level])) {
+            outside |= !h->lane[from];
             held = touched_by_all(h, k, ++from, m, along, level == KN_L1);
+        }
         read[level + 1] = written[level + 1] = 0;
-        if (!from) continue; /* all of it lies there already */
+        if (!outside) continue; /* all of it lies there already */
         for (int b = 0; b < k->nbase; b++) k->base[b].most[0] = k->base[b].most[1] = 0;
         for (int i = 0; i < k->nsite; i++) {
             const ko_site *s = &k->site[i];
