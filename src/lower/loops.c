@@ -6,6 +6,12 @@
 
 /* ---- two become one ------------------------------------------------------------------------------------------ */
 
+enum {
+    MOST_GATES = 30, /* that ask for the number of one loop */
+    ROW_MERGED = 8,  /* less than lanes want for their own */
+    MOST_MOVED = 8   /* ops beside loads in what is moved, more than it is computed */
+};
+
 /* Whether x is made of the number of one of two loops, which it does not close; what is loaded has a place that is. */
 static bool is_counted(const kn_graph *g, kn_ref x, kn_ref outer, kn_ref inner, const bool *counted) {
     int  start = kn_range_start(kg_op(g, x));
@@ -18,9 +24,37 @@ static bool is_counted(const kn_graph *g, kn_ref x, kn_ref outer, kn_ref inner, 
     return any;
 }
 
-/* Adjacent loops that every access walks as one become one: i*J + j with both used nowhere else. */
+/* Whether x asks if the outer loop's number is below a constant, or above it. */
+static bool is_row_gate(const kn_graph *g, kn_ref x, kn_ref outer) {
+    if (kg_op(g, x) != KN_OP_CMPLT) return false;
+    kn_ref a = kg_at(g, x, 0), b = kg_at(g, x, 1);
+    return (a == outer && kg_op(g, b) == KN_OP_CONST) || (b == outer && kg_op(g, a) == KN_OP_CONST);
+}
+
+/* The same asked of i*J + j: i < c is that it is below c*J, and c < i that it is not below (c + 1)*J. 0: too large. */
+static kn_ref row_gate_of(kn_graph *g, kn_ref x, kn_ref outer, kn_ref one, int64_t extent) {
+    bool    below = kg_at(g, x, 0) == outer;
+    int64_t c     = kg_const_int(g, kg_at(g, x, below ? 1 : 0)), limit;
+    if (c > INT64_MAX - 1 || !kn_mul_ok(below ? c : c + 1, extent, &limit) || limit == INT64_MIN) return 0;
+    return below ? kg_op2(g, KN_OP_CMPLT, one, kg_idx(g, limit)) : kg_op2(g, KN_OP_CMPLT, kg_idx(g, limit - 1), one);
+}
+
+/* Little is computed, and no function. */
+static bool is_moved(const kn_graph *g, const kn_ref *order, uint32_t n) {
+    int ops = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int op = kg_op(g, order[i]), dt = kg_dtype(g, order[i]);
+        if (!kn_is_alu(op) || dt == KN_INDEX || dt == KN_BOOL) continue;
+        ops += op == KN_OP_EXP2 || op == KN_OP_LOG2 || op == KN_OP_SIN || op == KN_OP_POW ? MOST_MOVED + 1 : 1;
+    }
+    return ops <= MOST_MOVED;
+}
+
+/* Adjacent loops that every access walks as one become one: i*J + j with both used nowhere else; but for i in the gates
+ * of short rows that are only moved: where gates change within a register, what both sides compute is made for both. */
 static bool mergeable(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref outer, kn_ref inner, int64_t extent,
                       bool *counted) {
+    bool moved = extent <= ROW_MERGED && is_moved(g, order, n);
     for (uint32_t i = 0; i < n; i++) {
         kn_ref x   = order[i];
         counted[x] = is_counted(g, x, outer, inner, counted);
@@ -33,6 +67,7 @@ static bool mergeable(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref
             for (int t = 0; t < f.n; t++)
                 if (f.atom[t] != outer && f.atom[t] != inner && counted[f.atom[t]]) return false;
         } else if (kg_dtype(g, x) != KN_INDEX) { /* used as a number: arange, gates */
+            if (moved && is_row_gate(g, x, outer)) continue;
             for (uint32_t s = 0; s < kg_nsrc(g, x); s++) {
                 kn_ref y = kg_at(g, x, s);
                 if (kg_dtype(g, y) != KN_INDEX || kg_op(g, y) == KN_OP_INDEX ||
@@ -43,6 +78,21 @@ static bool mergeable(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref
         }
     }
     return true;
+}
+
+/* The body of both loops as that of one. 0: too much asks for the outer one's number. */
+static kn_ref walked_as_one(kn_graph *g, const kn_ref *order, uint32_t n, kn_ref body, kn_ref outer, kn_ref inner,
+                            kn_ref one, int64_t extent) {
+    kn_ref from[MOST_GATES + 2] = {outer, inner}, to[MOST_GATES + 2] = {kg_idx(g, 0), one};
+    int    m = 2;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_row_gate(g, order[i], outer)) continue;
+        if (m == KN_COUNT(from)) return 0;
+        from[m] = order[i];
+        to[m]   = row_gate_of(g, order[i], outer, one, extent);
+        if (!to[m++]) return 0;
+    }
+    return kg_substitute(g, body, from, to, m);
 }
 
 bool kl_merge_loops(kl_program *p, kl_kernel *k) {
@@ -70,8 +120,8 @@ bool kl_merge_loops(kl_program *p, kl_kernel *k) {
                 if (kg_nsrc(k->g, order[i]) > KN_COUNT(src)) continue;
                 for (uint32_t t = 0; t < kg_nsrc(k->g, order[i]); t++)
                     if (t != s) src[m++] = t == s + 1 ? one : kg_at(k->g, order[i], t);
-                kn_ref from[2] = {outer, inner}, to[2] = {kg_idx(k->g, 0), one};
-                src[0]         = kg_substitute(k->g, src[0], from, to, 2);
+                src[0] = walked_as_one(k->g, order, n, src[0], outer, inner, one, e);
+                if (!src[0]) continue;
                 kn_ref closer  = kg_with_src(k->g, order[i], src, m);
                 k->root        = kg_substitute(k->g, k->root, &order[i], &closer, 1);
                 again          = true;

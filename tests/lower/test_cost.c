@@ -136,13 +136,13 @@ static void test_sets(void) {
 /* Rounds that were cut off ask the caches for as much as those that are left. */
 static void test_peeled(void) {
     const kn_machine *m = kn_machine_default();
-    const char       *p = "%a = PARAM {slot=0} [16384, 2, 4]\n"
+    const char       *p = "%a = PARAM {slot=0} [16384, 2, 16]\n"
                           "%1 = NEG (PAD {begin_pads=(0, 3, 0), end_pads=(0, 3, 0)} %a)\n";
     subject           s;
     double            beyond[2] = {0};
     for (int i = 0; i < 2; i++) {
         if (subject_open(&s, p))
-            beyond[i] = cost_under(&s, i ? "SPLIT:2:4:UPCAST PEEL:1:3:3" : "SPLIT:2:4:UPCAST", m).beyond;
+            beyond[i] = cost_under(&s, i ? "SPLIT:2:16:UPCAST PEEL:1:3:3" : "SPLIT:2:16:UPCAST", m).beyond;
         subject_close(&s);
     }
     CHECK(beyond[1] >= beyond[0]);
