@@ -330,6 +330,16 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     return ko_tile_registers(v) >= 2 * b;
 }
 
+/* The L1 has no place for a line of each of so many rows that a block stores: they are to fill whole lines. */
+static bool stores_crowd(const ko_view *v, int row, int64_t rows) {
+    bool crowd = false;
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t apart = v->access[i].stored ? bytes_apart(v, &v->access[i], row) : 0;
+        crowd |= apart >= v->machine->line && apart < INT64_MAX && ko_lines_held(v->machine, apart) < rows;
+    }
+    return crowd;
+}
+
 /* A scan's own loop has side by side what lanes have far apart: a block of both, whose rows are added up. What is left
  * over comes first: what follows it sums it up once more, and not the other way round. */
 static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
@@ -583,6 +593,9 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (beside >= 0 && rows == KO_BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
         /* blocks side by side, to the end of the line, or two lines; not bytes, of which a block takes all registers */
         rows = KN_MIN(KN_MAX(2 * rows, line), nest->origin[beside].extent);
+    if (beside >= 0 && w == KO_BLOCK && v->lanes == 2 * w && e >= v->lanes && rows <= v->lanes &&
+        ko_tile_registers(v) >= 2 * v->lanes - 2 && stores_crowd(v, beside, rows))
+        w = v->lanes;
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
     if (beside >= 0) row = beside;
     for (int l = 0; l < nest->nloop; l++)
