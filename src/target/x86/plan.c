@@ -357,6 +357,11 @@ static kn_ref pl_slid(const kx_plan *p, kn_ref b, kn_ref load, int64_t at, kn_re
         if (!kx_slides(p->avx512, kg_dtype(p->g, load), n)) return 0;
         bool one = at + lanes <= from + n;
         kn_ref t = one ? s : pl_store_with(p, b, load, from + n, at + lanes - from - n);
+        if (t && t != s) { /* one that laps over the first has the rest further on */
+            int64_t begins;
+            pl_local(p, t, &begins, &step);
+            if (begins != from + n) return 0;
+        }
         if (t && pl_puts_constant(p, t)) return 0;
         if (t && !kx_is_lanes(p->g, kg_at(p->g, t, 1)) && !kn_is_float(kg_dtype(p->g, load))) return 0;
         return *other = t, t ? s : 0;
