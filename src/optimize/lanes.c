@@ -91,13 +91,19 @@ static bool wide_sums(const ko_view *v, int lane) {
     return sums;
 }
 
+/* Bytes from one number of that loop to the next; INT64_MAX: anywhere. */
+static int64_t bytes_apart(const ko_view *v, const ko_access *a, int origin) {
+    int64_t s = ko_stride_in(v, a, origin);
+    return s < 0 || s == INT64_MAX ? INT64_MAX : kn_sat_mul(s, kn_dsize(kg_dtype(v->g, a->node)));
+}
+
 /* The rows that are added up lie whole pages apart: what has the same place in each is in few sets of the caches. */
 static bool rows_by_pages(const ko_view *v, int lane) {
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a = &v->access[i];
         if (!a->reduce || !a->affine || ko_stride_in(v, a, lane) != 1) continue;
         for (int o = v->outputs; o < v->nest->norigin; o++) {
-            int64_t bytes = kn_sat_mul(ko_stride_in(v, a, o), kn_dsize(kg_dtype(v->g, a->node)));
+            int64_t bytes = bytes_apart(v, a, o);
             if (bytes >= PAGE && bytes % PAGE == 0 && v->nest->origin[o].extent >= PAGED_ROWS) return true;
         }
     }
@@ -299,12 +305,6 @@ static bool turns_bytes(const ko_view *v, int lane, int turned) {
     }
     return v->machine->turns && held <= ko_tile_registers(v) && v->nest->origin[lane].extent >= KO_BYTE_BLOCK &&
            v->nest->origin[turned].extent >= KO_BYTE_BLOCK;
-}
-
-/* Bytes from one number of that loop to the next; INT64_MAX: anywhere. */
-static int64_t bytes_apart(const ko_view *v, const ko_access *a, int origin) {
-    int64_t s = ko_stride_in(v, a, origin);
-    return s < 0 || s == INT64_MAX ? INT64_MAX : kn_sat_mul(s, kn_dsize(kg_dtype(v->g, a->node)));
 }
 
 /* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
