@@ -17,13 +17,16 @@ void *kn_realloc(const kn_alloc *a, void *ptr, size_t old_size, size_t new_size)
         free(ptr);
         return NULL;
     }
-    return realloc(ptr, new_size);
+    void *p = realloc(ptr, new_size);
+    if (p && new_size >= 2 * KN_LARGE_PAGE) kn_advise_large_pages(p, new_size);
+    return p;
 }
 
 void *kn_zalloc(const kn_alloc *a, size_t size) {
-    if (!(a && a->resize) && size && size <= PTRDIFF_MAX) return calloc(1, size); /* fresh pages are 0 */
-    void *p = kn_realloc(a, NULL, 0, size);
-    if (p) memset(p, 0, size);
+    bool  libc = !(a && a->resize) && size && size <= PTRDIFF_MAX; /* whose fresh pages are 0 */
+    void *p    = libc ? calloc(1, size) : kn_realloc(a, NULL, 0, size);
+    if (libc && p && size >= 2 * KN_LARGE_PAGE) kn_advise_large_pages(p, size);
+    if (!libc && p) memset(p, 0, size);
     return p;
 }
 
@@ -78,6 +81,20 @@ static size_t arena_offset(const arena_block *b, size_t used) {
     return used + (size_t)(-at & (ARENA_ALIGN - 1));
 }
 
+/* From half a large page on a block of the C library's is whole ones. */
+static arena_block *new_block(const kn_alloc *a, size_t want) {
+    arena_block *n = NULL;
+    if ((a && a->resize) || want <= KN_LARGE_PAGE / 2) {
+        n = kn_realloc(a, NULL, 0, want);
+    } else {
+        want = (want + KN_LARGE_PAGE - 1) / KN_LARGE_PAGE * KN_LARGE_PAGE;
+        n    = aligned_alloc(KN_LARGE_PAGE, want);
+        if (n) kn_advise_large_pages(n, want);
+    }
+    if (n) n->size = want;
+    return n;
+}
+
 void *kn_arena_get(kn_arena *ar, size_t size) {
     if (size > PTRDIFF_MAX / 2) return NULL;
     if (!size) size = 1;
@@ -91,10 +108,9 @@ void *kn_arena_get(kn_arena *ar, size_t size) {
     }
     size_t want = size + sizeof(arena_block) + ARENA_ALIGN;
     if (want < ar->next_size) want = ar->next_size;
-    arena_block *n = kn_realloc(ar->alloc, NULL, 0, want);
+    arena_block *n = new_block(ar->alloc, want);
     if (!n) return NULL;
-    n->prev = b;
-    n->size = want;
+    n->prev   = b;
     ar->block = n;
     if (ar->next_size < ARENA_LAST) ar->next_size *= 2;
     size_t at = arena_offset(n, sizeof(arena_block));

@@ -47,6 +47,10 @@ void  kn_free(const kn_alloc *a, void *ptr, size_t size);
 bool kn_grow(const kn_alloc *a, void **ptr, size_t *cap, size_t need, size_t elem);
 #define KN_GROW(a, p, cap, need) kn_grow((a), (void **)&(p), &(cap), (need), sizeof(*(p)))
 
+/* A large page of x86-64 and of AArch64. Whole ones of a block of the C library's are asked of the operating system:
+ * 2 MB touched first are one page fault then, not 512. */
+#define KN_LARGE_PAGE ((size_t)2 << 20)
+
 /* Arena: allocations that die together. Blocks double; memory is 16-byte aligned and not zeroed. */
 typedef struct kn_arena {
     const kn_alloc        *alloc;
@@ -136,6 +140,7 @@ bool kn_oom(kn_fault *f);
 /* ---- operating system (os.c) -------------------------------------------------------------------------------- */
 
 double kn_now(void);                 /* seconds, monotonic */
+void   kn_advise_large_pages(void *p, size_t size); /* advice: small ones where there are none */
 int    kn_cpu_count(void);           /* CPUs this process may use: affinity and cgroup v1/v2 quota respected, >= 1 */
 /* The cgroup part of it, for tests: whole CPUs by the quotas that `proc_cgroup` (/proc/self/cgroup) leads to below
  * `root` (/sys/fs/cgroup); 0: no quota. */

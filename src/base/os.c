@@ -39,6 +39,20 @@ size_t kn_peak_memory(void) {
 #endif
 }
 
+void kn_advise_large_pages(void *p, size_t size) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    size_t before = (size_t)(-(uintptr_t)p & (KN_LARGE_PAGE - 1));
+    if (before >= size) return;
+    size_t whole = (size - before) / KN_LARGE_PAGE * KN_LARGE_PAGE;
+    int    no    = errno;
+    if (whole) madvise((char *)p + before, whole, MADV_HUGEPAGE);
+    errno = no;
+#else
+    (void)p;
+    (void)size;
+#endif
+}
+
 /* ---- CPUs ---------------------------------------------------------------------------------------------------- */
 
 #ifdef __linux__

@@ -70,6 +70,53 @@ static void test_arena(void) {
     kn_arena_free(&ar);
 }
 
+#ifdef __linux__
+/* Whether the operating system was asked for large pages at p: 1 and 0, or -1 where it has none or does not say. */
+static int is_advised(const void *p) {
+    FILE *f    = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    FILE *maps = f ? fopen("/proc/self/smaps", "r") : NULL;
+    int   is = -1, inside = 0;
+    char  line[512];
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) inside = (uintptr_t)p >= from && (uintptr_t)p < to;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0) is = strstr(line, " hg") != NULL;
+    }
+    if (maps) fclose(maps);
+    if (f) fclose(f);
+    return is;
+}
+#else
+static int is_advised(const void *p) { return p ? -1 : 0; }
+#endif
+
+/* Of blocks of 4 MB and more, and of an arena's of 1 MB and more, whole large pages are asked for. */
+static void test_large(void) {
+    enum { MB = 1 << 20 };
+    size_t size = 9 * MB;
+    char  *p    = kn_zalloc(NULL, size);
+    if (!CHECK(p)) return;
+    char *page = p + (-(uintptr_t)p & (KN_LARGE_PAGE - 1));
+    CHECK(page[0] == 0 && page[5 * MB] == 0 && p[size - 1] == 0);
+    CHECK(is_advised(page) != 0 && is_advised(page + 5 * MB) != 0);
+    page[5 * MB] = 7;
+    size_t at    = (size_t)(page + 5 * MB - p);
+    char  *grown = kn_realloc(NULL, p, size, 3 * size);
+    if (CHECK(grown)) CHECK(grown[at] == 7 && grown[size - 1] == 0);
+    kn_free(NULL, grown ? grown : p, grown ? 3 * size : size);
+    kn_arena ar;
+    kn_arena_init(&ar, NULL);
+    for (int i = 0; i < 5; i++) {
+        char *large = kn_arena_get(&ar, (size_t)i * MB + MB + 1), *small = kn_arena_get(&ar, 64);
+        if (!CHECK(large && small)) break;
+        CHECK(is_advised(large) != 0);
+        memset(large, i, (size_t)i * MB + MB + 1);
+        memset(small, 99, 64);
+        CHECK(large[0] == i && large[(size_t)i * MB + MB] == i);
+    }
+    kn_arena_free(&ar);
+}
+
 static void test_grow(void) {
     counting c = {0, -1};
     kn_alloc a = {counting_resize, &c};
@@ -263,6 +310,7 @@ static void test_locale(void) {
 int main(void) {
     RUN(test_sizes);
     RUN(test_arena);
+    RUN(test_large);
     RUN(test_grow);
     RUN(test_hash);
     RUN(test_text);
