@@ -2,7 +2,9 @@
  *
  * Contract: 0 when it trained, 1 when data or training failed (nothing half-done is printed as a result), 2 on bad
  * usage. The report goes to stdout; with --json stdout holds one JSON object alone and the live lines go to stderr. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "cli.h"
 #include "digits.h"
 #include "runtime/runtime.h"

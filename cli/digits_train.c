@@ -2,7 +2,9 @@
  *
  * A training step is one scope: forward, gradients, update and the running sums are one graph, of the same form every
  * time, so it is compiled at the first step and only run after. Nothing is read back before an epoch ends. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "cli.h"
 #include "digits.h"
 

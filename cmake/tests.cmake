@@ -1,6 +1,7 @@
 # The tests. tests/FOLDER/test_SUBJECT.c is the program FOLDER.SUBJECT; other tests/FOLDER/*.c are helpers any of them
 # may call. A test that exits with 77 was skipped and has said why.
 
+set(CMAKE_UNITY_BUILD OFF) # the tests' sources, of which each asks for what it needs, are not joined
 set(KOINE_TEST_TIMEOUT 200 CACHE STRING "Seconds a test program may take")
 set(KOINE_TESTS_WITHOUT "" CACHE STRING "Test programs that are not built, a regular expression of FOLDER.NAME")
 mark_as_advanced(KOINE_TEST_TIMEOUT KOINE_TESTS_WITHOUT)
@@ -256,7 +257,7 @@ function(koine_variant name without)
   endif()
   koine_script(${name} SCRIPT ${PROJECT_SOURCE_DIR}/cmake/variant.sh
     ARGS ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/${name} "${tests}" --
-    "-DKOINE_TESTS_WITHOUT=${without}" -DCMAKE_BUILD_TYPE=Debug -DKOINE_DEBUG_VERIFY=ON -DKOINE_WERROR=ON ${ARGN})
+    "-DKOINE_TESTS_WITHOUT=${without}" -DCMAKE_UNITY_BUILD=ON -DCMAKE_BUILD_TYPE=Debug -DKOINE_DEBUG_VERIFY=ON -DKOINE_WERROR=ON ${ARGN})
   set_tests_properties(project.${name} PROPERTIES PROCESSORS 2)
 endfunction()
 koine_variant(asan "proofs|vectors|demo|options|shown|dtypes|accuracy|fuzz|symbolic|assembler" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined

@@ -8,7 +8,9 @@
  * features and the library's version. An entry is written whole (temporary, rename) with a checksum beside it; one that
  * does not match its checksum is built anew. Every object holds the text it was made of, and is used only for that
  * text: neither equal hashes nor a loader that takes a file's name for the file can bring in other kernels. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "device/cc.h"
 
 #include <dlfcn.h>

@@ -8,7 +8,7 @@ mkdir -p "$work"
 cp -R "$source/CMakeLists.txt" "$source/src" "$source/include" "$source/cmake" "$source/cli" "$source/tools" "$work/"
 rm -rf "$work/src/target/x86"
 if ! cmake -S "$work" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DKOINE_TESTS=OFF \
-        -DKOINE_INSTALL=OFF -DKOINE_VARIANT=ON >"$work.log" 2>&1 ||
+        -DKOINE_INSTALL=OFF -DKOINE_VARIANT=ON -DCMAKE_UNITY_BUILD=ON >"$work.log" 2>&1 ||
     ! cmake --build "$work/build" -j 2 >>"$work.log" 2>&1; then
     grep -E 'error|warning|undefined' "$work.log" | head -40
     tail -20 "$work.log"
