@@ -10,7 +10,8 @@
 
 enum {
     GUESTS       = 8, /* cores of a host that share an L3, where a hypervisor shows a guest only its own */
-    FAMILY_ZEN_4 = 0x19 /* and Zen 3 */
+    FAMILY_ZEN_4 = 0x19, /* and Zen 3 */
+    FAMILY_ZEN_5 = 0x1a
 };
 
 /* `last`: the last leaf of the range that `leaf` is in. Each question costs a few microseconds below a hypervisor. */
@@ -47,11 +48,12 @@ static bool listed_caches(kn_machine *m, uint32_t last, uint32_t leaf, bool gues
     return any;
 }
 
-/* The family, and whether AMD says so. */
-static bool is_amd(uint32_t last, uint32_t *family) {
+/* The family and the model, and whether AMD says so. */
+static bool is_amd(uint32_t last, uint32_t *family, uint32_t *model) {
     uint32_t maker[4] = {0}, is[4] = {0};
     if (!cpuid(last, 0, 0, maker) || !cpuid(last, 1, 0, is) || maker[1] != 0x68747541 /* "Auth" */) return false;
     *family = (is[0] >> 8 & 15) + (is[0] >> 20 & 0xff);
+    *model  = (is[0] >> 4 & 15) | (is[0] >> 12 & 0xf0);
     return true;
 }
 
@@ -71,9 +73,13 @@ static bool two_wide_fma(uint32_t last) {
 void kn_cpuid_fill(kn_machine *m) {
     uint32_t r[4], last = __get_cpuid_max(0, NULL), far = __get_cpuid_max(0x80000000, NULL);
     bool     guest = cpuid(last, 1, 0, r) && r[2] >> 31;
-    uint32_t family;
+    uint32_t family, model;
     if (m->vector_bytes == 64 && two_wide_fma(last)) m->fma_per_cycle = 2;
-    if (is_amd(last, &family) && family == FAMILY_ZEN_4) m->announces = false; /* docs/decisions-measured.md */
+    if (is_amd(last, &family, &model)) { /* docs/decisions-measured.md */
+        if (family == FAMILY_ZEN_4) m->announces = false;
+        /* of servers and desktops; some for laptops have units of 32 bytes */
+        m->whole = family == FAMILY_ZEN_5 && m->vector_bytes == 64 && (model < 0x20 || model >> 4 == 4);
+    }
     bool     amd   = cpuid(far, 0x80000001, 0, r) && r[2] >> 22 & 1; /* topology extensions: 8000_001Dh is there */
     if (!(amd && listed_caches(m, far, 0x8000001d, guest)) && !listed_caches(m, last, 4, guest)) {
         if (cpuid(far, 0x80000005, 0, r) && r[2] >> 24) m->cache[KN_L1] = (int64_t)(r[2] >> 24) << 10;

@@ -57,9 +57,10 @@ kn_level kn_machine_level(const kn_machine *m, double bytes) {
 
 void kn_machine_print(const kn_machine *m, kn_str *out) {
     kn_str_putf(out,
-                "machine %s: vectors of %d bytes, %d registers, a cycle of %d ps with %d vector operations or %d FMA\n",
+                "machine %s: vectors of %d bytes, %d registers, a cycle of %d ps with %d vector operations or %d FMA"
+                "%s\n",
                 m->name, (int)m->vector_bytes, (int)m->vector_registers, (int)m->cycle_ps, (int)m->alu_per_cycle,
-                (int)m->fma_per_cycle);
+                (int)m->fma_per_cycle, m->whole ? ", units of 64 bytes" : "");
     for (int l = KN_L1; l < KN_LEVELS; l++) {
         kn_str_putf(out, "  %-4s", kn_level_names[l]);
         if (l < KN_DRAM) kn_str_putf(out, " %6d KiB", (int)(m->cache[l] >> 10));

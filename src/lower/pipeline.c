@@ -252,6 +252,8 @@ enum { LONG_PS = 10000000 };
  * predicted to take less, which alone will do where the first one had to be narrowed. */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.15
+/* Where units take whole vectors, instructions take half of what is predicted, which is for halves. */
+#define OF_HALVES 2
 /* One that computes less than this share of those instructions is tried as well, if it is not predicted to take this
  * many times as long. */
 #define SHARE_OF_LESS 0.35
@@ -329,7 +331,7 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         bool     less = first.other_ps[i] < first.ps;
         double   arithmetic = less ? 0 : SHARE_OF_ARITHMETIC * first.arithmetic;
         bool     moves = first.arithmetic < SHARE_OF_MOVES * told && first.other_ps[i] < AS_MOVES * first.ps;
-        double   took = moves ? code_cost(p, &best) : code_ps(p, &best);
+        double   took = (moves ? code_cost(p, &best) : code_ps(p, &best)) * (p->machine->whole ? OF_HALVES : 1);
         bool     as_told = took <= KN_MAX(SHARE_OF_CODE * told, arithmetic);
         bool little = first.other_arithmetic[i] < SHARE_OF_LESS * code_ps(p, &best);
         as_told &= !little || first.other_ps[i] > AS_COMPUTED * first.ps;
@@ -460,7 +462,8 @@ bool kl_lower(kl_program *p, kl_run *run, kn_fault *f) {
     const kn_machine *given  = p->machine;
     kn_machine        fitted = *given; /* what the target uses of it */
     if (kt_of(&p->target)->fit) kt_of(&p->target)->fit(&p->target, &fitted);
-    p->machine = &fitted;
+    p->target.whole = fitted.whole;
+    p->machine      = &fitted;
     bool ok    = watched ? lower_watched(p, run, last, f) : lower_unwatched(p, run, last, f);
     p->machine = given;
     return ok;

@@ -26,6 +26,7 @@ typedef struct kt_choice {
     int              level; /* features, as the target counts them */
     bool             listing; /* Render shows machine code as text too */
     int              regs;  /* registers of a class to use at most, 0: all; for tests of spilling */
+    bool             whole; /* as kn_machine has it */
 } kt_choice;
 
 enum { KT_UNWIND = 512 };

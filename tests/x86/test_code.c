@@ -211,6 +211,11 @@ static void pace(void) {
     t.times = 10;
     kx_pace_turn(&t, &p, -1);
     CHECK(t.cycles == 40 && t.times == 1 && t.busy[KX_UNIT_DIVIDER] == 0);
+    kx_pace whole = {.whole = true}; /* the same of 64 bytes, by units that take them at once */
+    kx_pace_turn(&whole, &p, -1);
+    kx_pace_add(&whole, &store);
+    kx_pace_add(&whole, &add);
+    CHECK(whole.busy[KX_UNIT_STORE] == 1 && whole.busy[KX_UNIT_LOAD] == 0.5 && whole.busy[KX_UNIT_VECTOR] < 0.4);
 }
 
 int main(void) {

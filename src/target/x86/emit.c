@@ -813,7 +813,7 @@ static void em_epilogue(kx_writer *e) {
 bool kx_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out, kn_fault *f) {
     kn_str    list;
     kx_plan   p;
-    kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = c->level == KX_AVX512};
+    kx_writer e = {.p = &p, .g = g, .f = f, .avx512 = c->level == KX_AVX512, .pace.whole = c->whole};
     if (!kx_plan_make(&p, g, linear, c, f)) return false;
     uint64_t level = e.avx512 ? KX_LEVEL_AVX512 : KX_LEVEL_AVX2;
     kx_code_init(&e.code, kg_alloc(g), level | KX_HAS(PREFETCHW), f); /* which does nothing where a CPU lacks it */

@@ -29,6 +29,7 @@ typedef struct kx_pace {
     double busy[KX_UNITS]; /* cycles, of the body in hand, */
     double times;          /* which runs so often */
     double cycles;         /* of all before it */
+    bool   whole;          /* units take 64 bytes (kn_machine) */
 } kx_pace;
 void kx_pace_places(kx_plan *p);
 int  kx_pace_ragged(const kx_plan *p, kn_ref off, int64_t disp, int size); /* of a place, for kx_ins.ragged */

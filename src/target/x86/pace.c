@@ -4,7 +4,7 @@
  * units of vectors and those that multiply, or move lanes, the divider; times how often the body runs. What waits for
  * what and what the caches serve is left out, optimize/cost.c predicts that: this tells lists of options apart
  * (lower/pipeline.c). The rates are those of a Zen 4, whose units take 32 bytes at a time (AMD, Software Optimization
- * Guide for the Zen4 Microarchitecture). */
+ * Guide for the Zen4 Microarchitecture); a Zen 5's take 64. */
 #include "target/x86/emit.h"
 
 #include <string.h>
@@ -65,7 +65,7 @@ static int lanes_moved(const kx_form *f, int size) {
 
 void kx_pace_add(kx_pace *t, const kx_ins *i) {
     const kx_form *f    = &kx_forms[i->form];
-    double         w    = i->size == 64 ? 2 : 1;
+    double         w    = i->size == 64 && !t->whole ? 2 : 1;
     bool           store = false, vector = false;
     int            load = 0; /* bytes */
     for (int k = 0; k < f->count; k++) {
@@ -84,7 +84,7 @@ void kx_pace_add(kx_pace *t, const kx_ins *i) {
         t->busy[KX_UNIT_FRONT] += PACE_FRONT * PACE_GATHER * lanes;
         t->busy[KX_UNIT_LOAD] += PACE_LOAD * PACE_GATHER * lanes;
     } else if (load) {
-        t->busy[KX_UNIT_LOAD] += PACE_LOAD * (load > 32 ? 2 : 1) * (1 + share_across(i, load));
+        t->busy[KX_UNIT_LOAD] += PACE_LOAD * (load > 32 && !t->whole ? 2 : 1) * (1 + share_across(i, load));
     }
     if (store) t->busy[KX_UNIT_STORE] += vector ? PACE_VECTOR_STORE * w : PACE_STORE;
     if (f->vex == KXC_FMA || (f->op == KN_OP_MUL && kn_is_float(f->dt))) t->busy[KX_UNIT_MULTIPLY] += PACE_MULTIPLY * w;

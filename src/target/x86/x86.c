@@ -32,6 +32,7 @@ static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
     m->mask_registers   = half->mask_registers;
     m->alu_per_cycle    = half->alu_per_cycle;
     m->fma_per_cycle    = half->fma_per_cycle;
+    m->whole            = false; /* no register has 64 bytes */
 }
 
 static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
