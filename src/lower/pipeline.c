@@ -252,8 +252,8 @@ enum { LONG_PS = 10000000 };
  * predicted to take less, which alone will do where the first one had to be narrowed. */
 #define SHARE_OF_CODE 0.5
 #define SHARE_OF_ARITHMETIC 1.15
-/* Where units take whole vectors, instructions take half of what is predicted, which is for halves. */
-#define OF_HALVES 2
+/* What is predicted is for units that take halves: where they take whole vectors, instructions weigh more beside it. */
+#define OF_HALVES 1.5
 /* One that computes less than this share of those instructions is tried as well, if it is not predicted to take this
  * many times as long. */
 #define SHARE_OF_LESS 0.35
