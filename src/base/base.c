@@ -9,6 +9,12 @@
 
 /* ---- the allocator ------------------------------------------------------------------------------------------- */
 
+/* A block of the C library's; of less than two large pages it seldom holds a whole one. */
+static void *advised(void *p, size_t size) {
+    if (p && size >= 2 * KN_LARGE_PAGE) kn_advise_large_pages(p, size);
+    return p;
+}
+
 void *kn_realloc(const kn_alloc *a, void *ptr, size_t old_size, size_t new_size) {
     if (new_size > PTRDIFF_MAX) return NULL;
     if (!ptr && !new_size) return NULL;
@@ -17,16 +23,13 @@ void *kn_realloc(const kn_alloc *a, void *ptr, size_t old_size, size_t new_size)
         free(ptr);
         return NULL;
     }
-    void *p = realloc(ptr, new_size);
-    if (p && new_size >= 2 * KN_LARGE_PAGE) kn_advise_large_pages(p, new_size);
-    return p;
+    return advised(realloc(ptr, new_size), new_size);
 }
 
 void *kn_zalloc(const kn_alloc *a, size_t size) {
-    bool  libc = !(a && a->resize) && size && size <= PTRDIFF_MAX; /* whose fresh pages are 0 */
-    void *p    = libc ? calloc(1, size) : kn_realloc(a, NULL, 0, size);
-    if (libc && p && size >= 2 * KN_LARGE_PAGE) kn_advise_large_pages(p, size);
-    if (!libc && p) memset(p, 0, size);
+    if (!(a && a->resize) && size && size <= PTRDIFF_MAX) return advised(calloc(1, size), size); /* fresh pages are 0 */
+    void *p = kn_realloc(a, NULL, 0, size);
+    if (p) memset(p, 0, size);
     return p;
 }
 
