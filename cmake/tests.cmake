@@ -260,9 +260,12 @@ function(koine_variant name without)
     "-DKOINE_TESTS_WITHOUT=${without}" -DCMAKE_UNITY_BUILD=ON -DCMAKE_BUILD_TYPE=Debug -DKOINE_DEBUG_VERIFY=ON -DKOINE_WERROR=ON ${ARGN})
   set_tests_properties(project.${name} PROPERTIES PROCESSORS 2)
 endfunction()
-koine_variant(asan "proofs|vectors|demo|options|shown|dtypes|accuracy|fuzz|symbolic|assembler" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1" -DKOINE_SANITIZE=address,undefined
+koine_variant(asan "proofs|vectors|demo|options|shown|dtypes|accuracy|fuzz|symbolic|assembler" "-DCMAKE_C_FLAGS_DEBUG=-O1 -g1 -fno-inline" -DKOINE_SANITIZE=address,undefined
   ${_clang_sanitizes})
-set_tests_properties(project.asan PROPERTIES TIMEOUT 900)
+# Where a page fault takes long, so does memory that is not used again before 256 MB more are freed, the default. A test
+# that sets options of its own for a program it runs has the defaults there.
+set_tests_properties(project.asan PROPERTIES TIMEOUT 900
+  ENVIRONMENT "CC=${CMAKE_C_COMPILER};KOINE_CACHE=off;ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8")
 # What trains, proves or compiles hundreds of kernels would take the hostile build an hour; the rest covers its code.
 koine_variant(hostile "^(examples|cli)|proofs|firings|stages|vectors|narrow|elementwise|shown|dtypes|accuracy|fuzz|symbolic|options|^x86" -DCMAKE_C_FLAGS_DEBUG=-O1 -DKOINE_HOSTILE=ON
   -DKOINE_TEST_TIMEOUT=60)
