@@ -3,11 +3,31 @@
  * Two, four or eight bytes, as pieces of short rows are, take a vector register as any lanes do; but some processors
  * store from general registers twice as often. Takes a plan whose values have no registers yet, and whose other folds
  * are made; such a LOAD stands in its STORE then, and takes no register of the plan's. Writes both: of copies that
- * follow one another as many as there are registers for scratch are read before any of them is written. */
+ * follow one another as many as there are registers for scratch are read before any of them is written. Where its gate
+ * is false a LOAD is 0 here, which is made on a detour. */
 #include "target/x86/emit.h"
 #include "target/x86/plan.h"
 
+#include <math.h>
+
 enum { COPY_MAX = 8 };
+
+/* The gate of a LOAD; 0: it has none. */
+static kn_ref cp_gate(const kn_graph *g, kn_ref load) {
+    return kg_nsrc(g, load) == 3 ? kg_at(g, load, 2) : 0;
+}
+
+/* A jump leaves the LOAD out, and few take it; what is read then is 0, to the last bit. */
+static bool cp_gate_is_plain(const kx_plan *p, kn_ref load) {
+    const kn_graph *g    = p->g;
+    kn_ref          gate = cp_gate(g, load), alt = gate ? kg_at(g, load, 1) : 0;
+    if (!gate) return true;
+    if (kx_is_lanes(g, gate) || p->value[gate].uses > 1 || !kx_asks_for_read(g, gate)) return false;
+    if (kg_op(g, alt) != KN_OP_CONST) return false;
+    if (!kn_is_float(kg_dtype(g, alt))) return kg_const_int(g, alt) == 0;
+    double x = kg_const_float(g, alt);
+    return x == 0 && !signbit(x);
+}
 
 /* Bytes of n, a LOAD or a STORE, that follow one another where it says; 0: they do not, or not plainly. */
 static int64_t cp_bytes(const kx_plan *p, kn_ref n) {
@@ -15,7 +35,7 @@ static int64_t cp_bytes(const kx_plan *p, kn_ref n) {
     kn_ref          at = kg_at(g, n, 0);
     kx_spot         a;
     int             size = kn_dsize(kg_dtype(g, at));
-    if (kg_nsrc(g, n) != (kg_op(g, n) == KN_OP_LOAD ? 1 : 2) || kx_is_cell(g, at)) return 0;
+    if ((kg_op(g, n) == KN_OP_STORE && kg_nsrc(g, n) != 2) || kx_is_cell(g, at)) return 0;
     kx_address_of(g, at, &a);
     int64_t far = a.disp * size;
     if (a.places || a.stack || far != (int32_t)far || (kg_rank(g, at) > 0 && a.step != 1)) return 0;
@@ -43,6 +63,7 @@ void kx_fold_copies(kx_plan *p) {
         if (v->uses != 1 || !v->at || v->part || v->same || v->repeated || kx_rows_of(p, l) > 1) continue;
         if (dt == KN_BOOL || (!kx_is_lanes(g, l) && !kn_is_float(dt))) continue;
         if (p->loop_of[v->at - 1] != p->loop_of[i]) continue;
+        if (!cp_gate_is_plain(p, l)) continue;
         int64_t bytes = cp_bytes(p, l);
         if (bytes < 2 || bytes > COPY_MAX || (bytes & (bytes - 1)) || cp_bytes(p, x) != bytes) continue;
         p->value[l].folded = cp_stays(p, l, i);
@@ -92,6 +113,8 @@ static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *la
         if (kg_op(p->g, x) != KN_OP_STORE || kg_nsrc(p->g, x) != 2 || !cp_is_copy(p, x)) break;
         kn_ref from = kg_at(p->g, kg_at(p->g, x, 1), 0);
         bool   free = cp_in_registers(p, from) && cp_in_registers(p, kg_at(p->g, x, 0));
+        if (n && cp_gate(p->g, kg_at(p->g, x, 1))) break;
+        free = free && !cp_gate(p->g, kg_at(p->g, x, 1));
         for (int k = 0; k < n && free; k++)
             free = kx_root_of(p->g, from) != kx_root_of(p->g, kg_at(p->g, store[k], 0));
         if (!free && n) break;
@@ -102,6 +125,20 @@ static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *la
     return n;
 }
 
+kn_ref kx_copied_under(const kx_plan *p, kn_ref store) {
+    return kg_op(p->g, store) == KN_OP_STORE && cp_is_copy(p, store) ? cp_gate(p->g, kg_at(p->g, store, 1)) : 0;
+}
+
+/* `reg`, for scratch, has what a LOAD reads. */
+static void cp_read(kx_writer *e, kn_ref load, int bytes, int reg) {
+    kn_ref  gate = cp_gate(e->g, load);
+    int32_t past = gate ? kx_label(&e->code) : 0;
+    if (gate) kx_test_gate(e, gate, kx_take_detour(e, load, reg, past));
+    kx_put(e, kx_at_place(e, kx_i2(bytes == 2 ? KX_MOVZX16 : KX_MOV, KN_MAX(bytes, 4), reg, KX_IN_MEM),
+                          kg_at(e->g, load, 0)));
+    if (gate) kx_here(e, past);
+}
+
 bool kx_emit_copy(kx_writer *e, kn_ref store) {
     static const int scratch[] = {KX_A, KX_D, KX_C};
     kn_ref           of[KN_COUNT(scratch)];
@@ -109,11 +146,7 @@ bool kx_emit_copy(kx_writer *e, kn_ref store) {
     if (e->copied > e->at) return true;
     uint32_t last = e->at;
     int      n    = cp_together(e, of, KN_COUNT(of), &last);
-    for (int k = 0; k < n; k++) {
-        int    bytes = (int)cp_bytes(e->p, of[k]);
-        kx_ins load  = kx_i2(bytes == 2 ? KX_MOVZX16 : KX_MOV, KN_MAX(bytes, 4), scratch[k], KX_IN_MEM);
-        kx_put(e, kx_at_place(e, load, kg_at(e->g, kg_at(e->g, of[k], 1), 0)));
-    }
+    for (int k = 0; k < n; k++) cp_read(e, kg_at(e->g, of[k], 1), (int)cp_bytes(e->p, of[k]), scratch[k]);
     for (int k = 0; k < n; k++) {
         kx_ins put = kx_i2(KX_MOV_ST, (int)cp_bytes(e->p, of[k]), KX_IN_MEM, scratch[k]);
         kx_put(e, kx_at_place(e, put, kg_at(e->g, of[k], 0)));

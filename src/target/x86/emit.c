@@ -239,7 +239,7 @@ void kx_done(kx_writer *e, kn_ref n, int reg) {
 kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
     kx_spot a;
     kx_address_of(e->g, place, &a);
-    int     size = kn_dsize(kg_dtype(e->g, a.storage)), scale = size, base = KX_RSP, index = KX_NO_REG;
+    int     size = kn_dsize(kg_dtype(e->g, a.storage)), scale = size * a.times, base = KX_RSP, index = KX_NO_REG;
     int64_t disp = a.disp * size;
     kn_ref  pointer = a.off ? e->p->value[a.off].pointer : 0, from = e->p->value[a.storage].pointer;
     bool    param = kg_op(e->g, a.storage) == KN_OP_PARAM;
@@ -259,7 +259,7 @@ kx_ins kx_at_place(kx_writer *e, kx_ins i, kn_ref place) {
         base = KX_C;
         disp = 0;
     }
-    i.ragged = (uint8_t)kx_pace_ragged(e->p, a.off, a.disp, size);
+    i.ragged = (uint8_t)kx_pace_ragged(e->p, &a, size);
     return kx_mem_index(i, base, index, index == KX_NO_REG ? 1 : scale, (int32_t)disp);
 }
 

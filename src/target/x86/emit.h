@@ -32,7 +32,7 @@ typedef struct kx_pace {
     bool   whole;          /* units take 64 bytes (kn_machine) */
 } kx_pace;
 void kx_pace_places(kx_plan *p);
-int  kx_pace_ragged(const kx_plan *p, kn_ref off, int64_t disp, int size); /* of a place, for kx_ins.ragged */
+int  kx_pace_ragged(const kx_plan *p, const kx_spot *a, int size); /* for kx_ins.ragged */
 void kx_pace_add(kx_pace *t, const kx_ins *i);
 /* What comes now is of that loop's body; -1: of none. */
 void kx_pace_turn(kx_pace *t, const kx_plan *p, int loop);
@@ -123,13 +123,17 @@ void kx_put_table(kx_writer *e, const kx_table *t, int reg);
 void kx_emit_store(kx_writer *e, kn_ref n);
 bool kx_is_silent(const kx_plan *p, kn_ref n); /* no instruction comes of the item but as a part of others */
 bool kx_emit_copy(kx_writer *e, kn_ref store); /* copies.c. False: its value is no such LOAD */
+kn_ref kx_copied_under(const kx_plan *p, kn_ref store); /* copies.c. The gate of such a LOAD; 0: there is none */
 void kx_emit_divide(kx_writer *e, kn_ref n);
 void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n is without its gate */
 /* emit_gates.c: jumps to `past` where the gate is false */
 void kx_test_gate(kx_writer *e, kn_ref gate, int32_t past);
 void kx_open_gate(kx_writer *e, kn_ref load);
 void kx_close_gate(kx_writer *e, kn_ref n);
-void kx_emit_detours(kx_writer *e); /* behind the function */
+bool kx_asks_for_read(const kn_graph *g, kn_ref gate);
+/* Where to go for a copied LOAD without its gate: `reg` is 0 then, and the way goes on at `past`. */
+int32_t kx_take_detour(kx_writer *e, kn_ref copied, int reg, int32_t past);
+void    kx_emit_detours(kx_writer *e); /* behind the function */
 bool kx_is_gate_alone(const kx_writer *e, kn_ref n); /* of what comes next: the flags are enough */
 void kx_emit_turns(kx_writer *e, kn_ref load); /* of rows that are put in turns (emit_turns.c) */
 void kx_emit_slide(kx_writer *e, kn_ref load, kn_ref a, kn_ref b, int from); /* of two registers (emit_turns.c) */

@@ -107,6 +107,7 @@ bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
     while (at < p->n && (!p->value[p->list[at]].needed || p->value[p->list[at]].folded)) at++;
     if (at == p->n || eg_is_moved(e, at)) return false;
     kn_ref x = p->list[at];
+    if (kx_copied_under(p, x) == n) return p->loop_of[at] >= 0; /* else it is asked first who stores */
     if (kg_op(e->g, x) != KN_OP_LOAD || kg_nsrc(e->g, x) != 3 || kg_at(e->g, x, 2) != n) return false;
     if (eg_ends(e, at, &gates)) return gates == p->value[n].uses;
     if (p->value[n].uses == 1) return kg_op(e->g, kg_at(e->g, x, 1)) == KN_OP_CONST; /* made without a flag changed */
@@ -118,7 +119,7 @@ bool kx_is_gate_alone(const kx_writer *e, kn_ref n) {
 
 /* The gate asks for what was read, as that a number lies within a table, which nearly all do; those of edges are the
  * same for many a round, and false for many. */
-static bool eg_asks_for_read(const kn_graph *g, kn_ref gate) {
+bool kx_asks_for_read(const kn_graph *g, kn_ref gate) {
     for (int k = 0; k < EG_SPAN && kg_op(g, gate) != KN_OP_LOAD; k++) {
         uint32_t n = kg_nsrc(g, gate);
         if (!n || kg_op(g, gate) == KN_OP_RANGE) return false;
@@ -127,16 +128,26 @@ static bool eg_asks_for_read(const kn_graph *g, kn_ref gate) {
     return kg_op(g, gate) == KN_OP_LOAD && kg_space(g, kg_at(g, gate, 0)) == KN_GLOBAL;
 }
 
+static void eg_add_detour(kx_writer *e, kx_detour a) {
+    if (KN_GROW(kg_alloc(e->g), e->detour, e->detour_cap, e->ndetour + 1))
+        e->detour[e->ndetour++] = a;
+    else
+        kn_oom(e->f);
+}
+
+int32_t kx_take_detour(kx_writer *e, kn_ref copied, int reg, int32_t past) {
+    int32_t label = kx_label(&e->code);
+    eg_add_detour(e, (kx_detour){copied, reg, label, past});
+    return label;
+}
+
 /* What n is without its gate is made: here, or on a detour, which begins at `label` (0: with the one before it). */
 static void eg_set_to(kx_writer *e, kn_ref n, bool detour, int32_t label) {
-    kn_ref alt = kg_at(e->g, n, 1);
-    int    d   = kx_dst(e, n);
-    if (!detour)
-        kx_set_to(e, n, alt, d);
-    else if (!KN_GROW(kg_alloc(e->g), e->detour, e->detour_cap, e->ndetour + 1))
-        kn_oom(e->f);
+    int d = kx_dst(e, n);
+    if (detour)
+        eg_add_detour(e, (kx_detour){n, d, label, e->past});
     else
-        e->detour[e->ndetour++] = (kx_detour){n, d, label, e->past};
+        kx_set_to(e, n, kg_at(e->g, n, 1), d);
 }
 
 /* Starts to leave out n where its gate is false, with all that goes on to a STORE; else with the LOADs behind it that
@@ -153,7 +164,7 @@ void kx_open_gate(kx_writer *e, kn_ref n) {
         kx_test_gate(e, gate, e->past);
         return;
     }
-    bool    detour = kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && eg_asks_for_read(g, gate);
+    bool    detour = kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kx_asks_for_read(g, gate);
     int32_t label  = detour ? kx_label(&e->code) : e->past;
     eg_set_to(e, n, detour, label);
     e->under = n;
@@ -177,7 +188,10 @@ void kx_emit_detours(kx_writer *e) {
     for (size_t i = 0; i < e->ndetour; i++) {
         const kx_detour *a = &e->detour[i];
         if (a->label) kx_here(e, a->label);
-        kx_set_to(e, a->load, kg_at(e->g, a->load, 1), a->reg);
+        if (e->p->value[a->load].folded) /* into its STORE: it is 0, in a general register */
+            kx_put(e, kx_mov_const(a->reg, 0));
+        else
+            kx_set_to(e, a->load, kg_at(e->g, a->load, 1), a->reg);
         if (i + 1 == e->ndetour || a[1].label) kx_jump(e, a->past);
     }
     e->pace = pace;

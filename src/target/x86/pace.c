@@ -44,9 +44,9 @@ void kx_pace_places(kx_plan *p) {
     }
 }
 
-int kx_pace_ragged(const kx_plan *p, kn_ref off, int64_t disp, int size) {
-    int even = off ? even_of(p, off) : OF_LINE;
-    if (disp) even = KN_MIN(even, __builtin_ctzll((uint64_t)disp));
+int kx_pace_ragged(const kx_plan *p, const kx_spot *a, int size) {
+    int even = a->off ? even_of(p, a->off) + __builtin_ctz((unsigned)a->times) : OF_LINE;
+    if (a->disp) even = KN_MIN(even, __builtin_ctzll((uint64_t)a->disp));
     return KN_MAX(OF_LINE - even - __builtin_ctz((unsigned)size), 0);
 }
 

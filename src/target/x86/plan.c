@@ -55,12 +55,24 @@ static bool pl_is_lane_number(const kn_graph *g, kn_ref n) { /* or a multiple of
     return pl_is_iota(g, n) || (kg_op(g, n) == KN_OP_MUL && pl_is_iota(g, kg_at(g, n, 0)));
 }
 
+/* An address multiplies by 2, 4 or 8: t is so often what is returned. */
+static kn_ref pl_multiple(const kn_graph *g, kn_ref t, int size, int *times) {
+    if (kg_op(g, t) != KN_OP_INS || kx_op(g, t) != KN_OP_MULACC || kg_dtype(g, t) != KN_INDEX) return t;
+    kn_ref  x = kg_at(g, t, 0), by = kg_at(g, t, 1), more = kg_at(g, t, 2);
+    if (kg_op(g, by) != KN_OP_CONST || kg_op(g, more) != KN_OP_CONST || kg_const_int(g, more)) return t;
+    int64_t n = kg_const_int(g, by);
+    if (kg_op(g, x) == KN_OP_CONST || n < 2 || n * size > 8 || (n & (n - 1))) return t;
+    *times = (int)n;
+    return x;
+}
+
 void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
     kn_ref t = kg_at(g, place, 1), lanes = t;
     a->storage = kx_root_of(g, place);
     a->off     = 0;
     a->places  = 0;
     a->stack   = 0;
+    a->times   = 1;
     a->disp    = 0;
     a->step    = 1;
     bool stack = kg_op(g, t) == KN_OP_ADD && kg_op(g, kg_at(g, t, 1)) == KN_OP_STACK;
@@ -86,7 +98,7 @@ void kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a) {
     if (kg_op(g, t) == KN_OP_CONST)
         a->disp += kg_const_int(g, t);
     else
-        a->off = t;
+        a->off = pl_multiple(g, t, kn_dsize(kg_dtype(g, a->storage)), &a->times);
 }
 
 int kx_first_run(const kn_graph *g, kn_ref load, int step) {
@@ -658,7 +670,7 @@ static kn_ref pl_access(const kx_plan *p, kn_ref x, kn_ref *step, bool *plain) {
     if (kx_is_cell(g, kg_at(g, x, 0)) || p->value[x].part) return 0;
     kx_address_of(g, kg_at(g, x, 0), &a);
     if (kg_op(g, a.storage) != KN_OP_PARAM) return 0;
-    bool is_step = a.off && p->value[a.off].step && p->loop[p->loop_of[p->value[a.off].at - 1]].inner;
+    bool is_step = a.off && a.times == 1 && p->value[a.off].step && p->loop[p->loop_of[p->value[a.off].at - 1]].inner;
     *step        = is_step ? a.off : 0;
     *plain       = !a.off && !a.places;
     return a.storage;

@@ -105,10 +105,11 @@ typedef struct kx_plan {
     uint8_t         scratch[4];     /* vectors: for sequences; of a result; of sources */
 } kx_plan;
 
-/* Memory operand of a place: storage, scalar (0 none) and constant, in elements; from lane to lane, `step` of them, or
- * each lane where a register of lanes says, or a STACK of constants (step 0). */
+/* Memory operand of a place: storage, scalar (0 none) that many times and constant, in elements; from lane to lane,
+ * `step` of them, or each lane where a register of lanes says, or a STACK of constants (step 0). */
 typedef struct kx_spot {
     kn_ref  storage, off, places, stack;
+    int     times; /* 1; more where the address does it */
     int64_t disp, step;
 } kx_spot;
 void   kx_address_of(const kn_graph *g, kn_ref place, kx_spot *a);
