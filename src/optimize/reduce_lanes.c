@@ -93,32 +93,42 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     return moves;
 }
 
-/* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
- * the other moves with; loops whose extent four divides before others, inner ones before outer ones. */
-static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
-    int used = -1; /* an access that some row shares */
-    for (int turn = 0; turn < 2; turn++) {
-        int best = -1, shares = -1;
-        for (int o = 0; o < outputs; o++) {
-            const kn_origin *at = &v->nest->origin[o];
-            if (at->extent < 2 || at->closer != closer || ko_position(v->nest, o, KN_AXIS_LOOP) < 0) continue;
-            for (int i = 0; i < v->naccess; i++) {
-                const ko_access *a = &v->access[i];
-                if (!a->reduce || i == used || !kg_depends(v->g, a->reduce, at->range)) continue;
-                if (ko_stride_in(v, a, o)) continue;
-                if (used >= 0 && !kg_depends(v->g, v->access[used].node, at->range)) continue;
-                if (best >= 0 && v->nest->origin[best].extent % 4 == 0 && at->extent % 4) continue;
-                best   = o;
-                shares = i;
-            }
+/* The loop, but not `first`, whose rows share what an access reads, which `used` (-1: none) is not, or, where `again`,
+ * is; -1: there is none. Loops whose extent four divides before others, inner ones before outer ones. */
+static int shared_rows(const ko_view *v, int outputs, kn_ref closer, int first, int used, bool again, int *shares) {
+    int best = -1;
+    for (int o = 0; o < outputs; o++) {
+        const kn_origin *at = &v->nest->origin[o];
+        if (at->extent < 2 || at->closer != closer || ko_position(v->nest, o, KN_AXIS_LOOP) < 0) continue;
+        if (again && o == first) continue;
+        for (int i = 0; i < v->naccess; i++) {
+            const ko_access *a = &v->access[i];
+            if (!a->reduce || (i == used) != again || !kg_depends(v->g, a->reduce, at->range)) continue;
+            if (ko_stride_in(v, a, o)) continue;
+            if (used >= 0 && !again && !kg_depends(v->g, v->access[used].node, at->range)) continue;
+            if (best >= 0 && v->nest->origin[best].extent % 4 == 0 && at->extent % 4) continue;
+            best    = o;
+            *shares = i;
         }
+    }
+    return best;
+}
+
+/* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
+ * the other moves with; else two loops that the same one is still along, for a few sums wait for one another. */
+static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
+    int used = -1, first = -1; /* an access that some row shares, and whose row it is */
+    for (int turn = 0; turn < 2; turn++) {
+        int shares = -1, best = shared_rows(v, outputs, closer, first, used, false, &shares);
+        if (best < 0 && turn) best = shared_rows(v, outputs, closer, first, used, true, &shares);
         if (best < 0) return;
         static const int narrowed[2][KO_WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
         int64_t          rows = narrowed[turn][KN_MIN(v->narrow, KO_WHOLE_VECTORS)];
         if (turn && ko_tile_registers(v) < 21) rows = KN_MIN(rows, 2);
         rows                  = ko_tile_rows(v->nest->origin[best].extent, rows);
         if (rows > 1) ko_split(v, ko_position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
-        used = shares;
+        used  = shares;
+        first = best;
     }
 }
 
@@ -160,9 +170,20 @@ static int sum_around(const ko_view *v) {
 
 static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
 
+/* Behind a bound that moves a little one lane or two are left over, or nearly a register where all that moves it meets;
+ * a mask of lanes that lie apart takes longer. */
+static bool leaves_few(const ko_view *v, int o, int64_t w) {
+    const kn_origin *sum = &v->nest->origin[o];
+    bool             apart = false;
+    if (!sum->moving || kg_min(v->g, kg_at(v->g, sum->range, 0)) < sum->extent - SHORT_REST) return false;
+    for (int i = 0; i < v->naccess; i++) apart |= ko_stride_in(v, &v->access[i], o) > 1;
+    return apart && sum->extent >= w && sum->extent % w <= SHORT_REST && (sum->extent - 1) % w <= SHORT_REST;
+}
+
 /* w lanes of a reduction's loop; what is left over, or lies behind a bound that moves, goes under a mask if that is
  * asked for and there are such. */
 static bool lanes_of_sum(ko_view *v, int o, int64_t w, bool mask, kn_opt *opts, int *n, int cap) {
+    mask &= !leaves_few(v, o, w);
     kn_opt some = {.op = KN_OPT_SPLIT, .axis = ko_position(v->nest, o, KN_AXIS_REDUCE), .arg = w,
                    .target = KN_AXIS_GROUP_REDUCE, .tail = mask && masks_rounds(v) ? KN_TAIL_MASK : 0};
     return ko_push(v, some, opts, n, cap);
@@ -196,6 +217,17 @@ static bool few_rounds(const ko_view *v, int64_t extent) {
     if (!masks_rounds(v) || extent < v->lanes) return false;
     if (ko_lane_vectors(v, rest) > 1 && extent <= most) return true;
     return !v->narrow && extent >= 2 * v->lanes && extent <= 2 * most && (!rest || rest > SHORT_REST);
+}
+
+/* A row's registers, the last of which is a half, a quarter and so on, are sums of their own for all of the tile, if
+ * there is room: what lies across lines is read less often than under a mask. */
+static bool whole_row(ko_view *v, int o, kn_opt *opts, int *n, int cap) {
+    int64_t e = v->nest->origin[o].extent, sums = ko_lane_vectors(v, e);
+    if (v->nest->origin[o].moving || __builtin_popcountll((unsigned long long)(e % v->lanes)) != 1) return false;
+    for (int l = 0; l < v->nest->nloop; l++)
+        if (v->nest->loop[l].type == KN_AXIS_UPCAST) sums = kn_sat_mul(sums, v->nest->loop[l].extent);
+    if (sums > ko_tile_registers(v) - 2) return false;
+    return ko_split(v, ko_position(v->nest, o, KN_AXIS_REDUCE), e, KN_AXIS_GROUP_REDUCE, opts, n, cap);
 }
 
 /* Rows of a fold that is alone stand beside one another: their steps, that the last lanes take as well, wait long.
@@ -363,6 +395,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         if (many) turned_tile(v, turned, opts, n, cap);
         else if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
+        if (few && whole_row(v, o, opts, n, cap)) continue;
         if (few && rounds_of(v, o, v->lanes, true, opts, n, cap)) continue;
         if (lane < 0 && row < 0 && (joined_columns(v, o, opts, n, cap) || joined_rows(v, o, opts, n, cap))) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer), alone = lane < 0 && row < 0; /* no other lanes, no rows */
