@@ -371,7 +371,7 @@ static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
 /* A row of a few registers, of which little is computed, needs no loop of its own. */
 static bool row_of_few(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
-    return v->outputs == v->nest->norigin && !v->narrow && v->ops < FEW_OPS && e <= 2 * v->wide && e % v->lanes == 0;
+    return v->outputs == v->nest->norigin && !v->narrow && v->ops < FEW_OPS && e <= 4 * v->wide && e % v->lanes == 0;
 }
 
 /* Registers hold a row of all that is read along it, as of a product of a column and a row: each of the rows outside
