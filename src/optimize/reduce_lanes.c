@@ -114,6 +114,17 @@ static int shared_rows(const ko_view *v, int outputs, kn_ref closer, int first, 
     return best;
 }
 
+/* A short row's sum needs no loop, so that registers hold one of them at a time; and of what is computed behind it
+ * much: a whole register of rows has it at once. */
+static bool much_behind(const ko_view *v) {
+    int64_t terms = 1;
+    for (int o = v->outputs; o < v->nest->norigin; o++) {
+        if (v->nest->origin[o].closer != v->nest->origin[v->outputs].closer) return false;
+        terms = kn_sat_mul(terms, v->nest->origin[o].extent);
+    }
+    return !v->narrow && v->work >= KO_PIECE_OPS && terms <= 2 * v->lanes;
+}
+
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
  * the other moves with; else two loops that the same one is still along, for a few sums wait for one another. */
 static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
@@ -125,6 +136,7 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
         static const int narrowed[2][KO_WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
         int64_t          rows = narrowed[turn][KN_MIN(v->narrow, KO_WHOLE_VECTORS)];
         if (turn && ko_tile_registers(v) < 21) rows = KN_MIN(rows, 2);
+        if (!turn && much_behind(v)) rows = v->lanes;
         rows                  = ko_tile_rows(v->nest->origin[best].extent, rows);
         if (rows > 1) ko_split(v, ko_position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
         used  = shares;
