@@ -122,7 +122,7 @@ static bool much_behind(const ko_view *v) {
         if (v->nest->origin[o].closer != v->nest->origin[v->outputs].closer) return false;
         terms = kn_sat_mul(terms, v->nest->origin[o].extent);
     }
-    return !v->narrow && v->work >= KO_PIECE_OPS && terms <= 2 * v->lanes;
+    return !v->narrow && v->behind >= KO_PIECE_OPS && terms <= 2 * v->lanes;
 }
 
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that

@@ -33,6 +33,14 @@ static int held_bytes(const kn_graph *g, kn_ref n) {
     return kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
 }
 
+/* It stands in a reduction. */
+static bool is_reduced(const ko_view *v, kn_ref x) {
+    bool in = false;
+    for (int o = 0; o < v->nest->norigin && !in; o++)
+        in = v->nest->origin[o].reduce && kg_depends(v->g, x, v->nest->origin[o].range);
+    return in;
+}
+
 bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
@@ -43,7 +51,9 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
         count += kg_op(v->g, x) == KN_OP_INDEX;
         bool value = kn_is_alu(kg_op(v->g, x)) && held_bytes(v->g, x) > 0;
         v->ops += value;
-        v->work += value ? ko_op_code(kg_op(v->g, x)) : 0;
+        int code = value ? ko_op_code(kg_op(v->g, x)) : 0;
+        v->work += code;
+        v->behind += code && !is_reduced(v, x) ? code : 0;
         v->byte_products |= kg_op(v->g, x) == KN_OP_MUL && held_bytes(v->g, x) == 1 && kg_dtype(v->g, x) != KN_BOOL;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);

@@ -42,6 +42,7 @@ typedef struct ko_view {
     int64_t    lanes, wide; /* of the widest dtype: in a vector register, and in the two of a tile's row */
     int        outputs; /* origins that ENDs close: they come first */
     int        ops, work; /* that compute values, not indices; what a body has for them (ko_op_code) */
+    int        behind; /* of `work` what stands in no reduction */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
     bool       streams; /* memory sets the pace: a line of each buffer a round */
     kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
