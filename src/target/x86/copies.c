@@ -90,9 +90,14 @@ static bool cp_in_registers(const kx_plan *p, kn_ref place) {
     return cp_is_held(p, a.storage) && (!a.off || cp_is_held(p, a.off)) && (!from || cp_is_held(p, from));
 }
 
-/* In that loop rcx and rdx are for scratch: no value has one of them. */
+/* In that loop rcx and rdx are for scratch: no value has one of them, its own or lent to it. */
 static bool cp_has_scratch(const kx_plan *p, int loop) {
+    const uint32_t both = 1u << KX_C | 1u << KX_D;
     if (loop < 0 || p->loop[loop].shares[KX_BANK_GP]) return false;
+    for (uint32_t i = p->loop[loop].open; i <= p->loop[loop].close && p->used[KX_BANK_GP] & both; i++) {
+        const kx_value *v = &p->value[p->list[i]];
+        if (v->bank == KX_BANK_GP && v->reg >= 0 && both >> v->reg & 1) return false;
+    }
     for (size_t k = 0; k < p->nsplit; k++) {
         const kx_split *s  = &p->split[k];
         bool            gp = !s->table && p->value[s->value].bank == KX_BANK_GP;
