@@ -117,12 +117,9 @@ static int shared_rows(const ko_view *v, int outputs, kn_ref closer, int first, 
 /* A short row's sum needs no loop, so that registers hold one of them at a time; and of what is computed behind it
  * much: a whole register of rows has it at once. */
 static bool much_behind(const ko_view *v) {
-    int64_t terms = 1;
-    for (int o = v->outputs; o < v->nest->norigin; o++) {
-        if (v->nest->origin[o].closer != v->nest->origin[v->outputs].closer) return false;
-        terms = kn_sat_mul(terms, v->nest->origin[o].extent);
-    }
-    return !v->narrow && v->behind >= KO_PIECE_OPS && terms <= 2 * v->lanes;
+    const kn_origin *sum = v->nest->origin;
+    bool             one = sum[v->outputs].closer == sum[v->nest->norigin - 1].closer; /* those of one stand together */
+    return one && !v->narrow && v->behind >= KO_PIECE_OPS && ko_terms(v) <= 2 * v->lanes;
 }
 
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that

@@ -33,11 +33,11 @@ static int held_bytes(const kn_graph *g, kn_ref n) {
     return kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
 }
 
-/* It stands in a reduction. */
-static bool is_reduced(const ko_view *v, kn_ref x) {
-    bool in = false;
-    for (int o = 0; o < v->nest->norigin && !in; o++)
-        in = v->nest->origin[o].reduce && kg_depends(v->g, x, v->nest->origin[o].range);
+/* The reduction that x stands in; 0: in none. */
+static kn_ref reduction_of(const ko_view *v, kn_ref x) {
+    kn_ref in = 0;
+    for (int o = 0; o < v->nest->norigin; o++)
+        if (v->nest->origin[o].reduce && kg_depends(v->g, x, v->nest->origin[o].range)) in = v->nest->origin[o].closer;
     return in;
 }
 
@@ -53,7 +53,7 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
         v->ops += value;
         int code = value ? ko_op_code(kg_op(v->g, x)) : 0;
         v->work += code;
-        v->behind += code && !is_reduced(v, x) ? code : 0;
+        v->behind += code && !reduction_of(v, x) ? code : 0;
         v->byte_products |= kg_op(v->g, x) == KN_OP_MUL && held_bytes(v->g, x) == 1 && kg_dtype(v->g, x) != KN_BOOL;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);
@@ -75,10 +75,8 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
             ko_access *a = &v->access[count++];
             a->node      = order[i];
             a->affine    = kg_affine(v->g, kg_at(v->g, order[i], 1), &a->form);
-            for (int o = 0; o < v->nest->norigin; o++)
-                if (v->nest->origin[o].reduce && kg_depends(v->g, order[i], v->nest->origin[o].range))
-                    a->reduce = v->nest->origin[o].closer;
-            a->trips = trips_of(v, order[i], a->reduce);
+            a->reduce    = reduction_of(v, order[i]);
+            a->trips     = trips_of(v, order[i], a->reduce);
         }
         for (uint32_t i = 0; i < n; i++)
             for (int k = 0; k < count && kg_op(v->g, order[i]) == KN_OP_STORE && kg_nsrc(v->g, order[i]) == 2; k++)

@@ -8,8 +8,6 @@
 #include "target/x86/emit.h"
 #include "target/x86/plan.h"
 
-#include <math.h>
-
 enum { COPY_MAX = 8 };
 
 /* The gate of a LOAD; 0: it has none. */
@@ -23,10 +21,8 @@ static bool cp_gate_is_plain(const kx_plan *p, kn_ref load) {
     kn_ref          gate = cp_gate(g, load), alt = gate ? kg_at(g, load, 1) : 0;
     if (!gate) return true;
     if (kx_is_lanes(g, gate) || p->value[gate].uses > 1 || !kx_asks_for_read(g, gate)) return false;
-    if (kg_op(g, alt) != KN_OP_CONST) return false;
-    if (!kn_is_float(kg_dtype(g, alt))) return kg_const_int(g, alt) == 0;
-    double x = kg_const_float(g, alt);
-    return x == 0 && !signbit(x);
+    int size;
+    return kg_op(g, alt) == KN_OP_CONST && !kx_lane_bits(p, alt, &size);
 }
 
 /* Bytes of n, a LOAD or a STORE, that follow one another where it says; 0: they do not, or not plainly. */
@@ -118,8 +114,7 @@ static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *la
         if (kg_op(p->g, x) != KN_OP_STORE || kg_nsrc(p->g, x) != 2 || !cp_is_copy(p, x)) break;
         kn_ref from = kg_at(p->g, kg_at(p->g, x, 1), 0);
         bool   free = cp_in_registers(p, from) && cp_in_registers(p, kg_at(p->g, x, 0));
-        if (n && cp_gate(p->g, kg_at(p->g, x, 1))) break;
-        free = free && !cp_gate(p->g, kg_at(p->g, x, 1));
+        free &= !cp_gate(p->g, kg_at(p->g, x, 1)); /* a gated one is alone */
         for (int k = 0; k < n && free; k++)
             free = kx_root_of(p->g, from) != kx_root_of(p->g, kg_at(p->g, store[k], 0));
         if (!free && n) break;

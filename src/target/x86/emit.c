@@ -48,12 +48,12 @@ int32_t kx_pool(kx_writer *e, const void *data, size_t size) {
     return kx_constant(&e->code, data, size);
 }
 
-uint64_t kx_lane_bits(kx_writer *e, kn_ref n, int *size) {
-    int dt = kg_dtype(e->g, n);
-    *size  = kx_held_size(e->p, dt);
-    if (dt == KN_BOOL) return kg_const_int(e->g, n) ? ~(uint64_t)0 : 0;
-    if (!kn_is_float(dt)) return (uint64_t)kg_const_int(e->g, n);
-    double   v = kg_const_float(e->g, n);
+uint64_t kx_lane_bits(const kx_plan *p, kn_ref n, int *size) {
+    int dt = kg_dtype(p->g, n);
+    *size  = kx_held_size(p, dt);
+    if (dt == KN_BOOL) return kg_const_int(p->g, n) ? ~(uint64_t)0 : 0;
+    if (!kn_is_float(dt)) return (uint64_t)kg_const_int(p->g, n);
+    double   v = kg_const_float(p->g, n);
     uint64_t u = 0;
     float    w = (float)v;
     if (*size == 8)
@@ -142,7 +142,7 @@ static kx_ins em_at_label(int32_t label) {
 int kx_get(kx_writer *e, kn_ref n, int bytes, int scratch, kn_ref user) {
     if (em_is_const(e, n) && e->p->value[n].reg < 0) {
         int      size;
-        uint64_t bits  = kx_lane_bits(e, n, &size);
+        uint64_t bits  = kx_lane_bits(e->p, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
         if (!bits)
             kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, scratch, scratch, scratch)
@@ -178,7 +178,7 @@ kx_rm kx_vec_rm(kx_writer *e, kn_ref n, int bytes, bool bcast, kn_ref user) {
     kx_rm r = {.mem = true};
     if (em_is_const(e, n) && e->p->value[n].reg < 0) {
         int      size;
-        uint64_t bits  = kx_lane_bits(e, n, &size);
+        uint64_t bits  = kx_lane_bits(e->p, n, &size);
         bool     lanes = kx_is_lanes(e->g, user);
         r.bcast        = lanes && bcast && e->avx512 && size >= 4;
         r.at = em_at_label(r.bcast || !lanes ? kx_pool(e, &bits, (size_t)size) : kx_pool_lanes(e, bits, size, bytes));
@@ -394,7 +394,7 @@ static void em_skip_unless_first(kx_writer *e, int32_t to) {
 /* A constant on all lanes, whatever takes it. */
 static void em_hold(kx_writer *e, kn_ref n, int reg) {
     int      size, bytes = e->avx512 ? 64 : 32;
-    uint64_t bits = kx_lane_bits(e, n, &size);
+    uint64_t bits = kx_lane_bits(e->p, n, &size);
     if (!bits) {
         kx_put(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, reg, reg, reg));
         return;

@@ -100,7 +100,7 @@ kx_ins  kx_at_place(kx_writer *e, kx_ins i, kn_ref place);
 kx_ins  kx_with(kx_ins i, const kx_rm *rm);
 int32_t kx_pool(kx_writer *e, const void *data, size_t size);
 /* bits of a scalar constant in a lane of n's dtype; its lane size. */
-uint64_t kx_lane_bits(kx_writer *e, kn_ref n, int *size);
+uint64_t kx_lane_bits(const kx_plan *p, kn_ref n, int *size);
 int32_t  kx_pool_lanes(kx_writer *e, uint64_t bits, int size, int bytes);
 void     kx_extend(kx_writer *e, int reg, int dtype);
 void     kx_move_vec(kx_writer *e, int to, int from, int bytes);

@@ -717,7 +717,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         bool runs = far && !spot.places && spot.step > 1 && spot.step <= 4 && e->avx512 && kn_dsize(dt) >= 4 &&
                      w * kn_dsize(dt) >= 16;
         bool zero = kx_is_lanes(g, gate) && (!far || runs) && kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST &&
-                    !kx_lane_bits(e, kg_at(g, n, 1), &held); /* the mask makes it */
+                    !kx_lane_bits(e->p, kg_at(g, n, 1), &held); /* the mask makes it */
         if (!zero && kx_is_lanes(g, gate)) kx_set_to(e, n, kg_at(g, n, 1), d);
         if (kx_is_lanes(g, gate) && far) {
             kx_ins m = el_place(e, kx_i(KX_MOV, 8), at);

@@ -346,7 +346,7 @@ static bool en_is_mask(const kx_writer *e, kn_ref n) {
 /* 0 of that dtype, of which nothing is read: a mask makes it. */
 static bool en_is_nothing(kx_writer *e, kn_ref n) {
     int size;
-    return kg_op(e->g, n) == KN_OP_CONST && !kx_lane_bits(e, n, &size);
+    return kg_op(e->g, n) == KN_OP_CONST && !kx_lane_bits(e->p, n, &size);
 }
 
 static int en_register_of(const kx_writer *e, kn_ref n) { /* -1: it is in none, or none yet */
