@@ -1,20 +1,18 @@
 /* cost.c - the predicted cost of a nest: loads by stride, arithmetic, trips, and the cache that holds each panel.
  *
- * A site is a node that does something each time it is evaluated: an arithmetic op, a REDUCE's step, a load, a store.
- * It stands in the innermost loop that it depends on, inside all loops around that one; the lane loops (UPCAST,
- * GROUP_REDUCE) that it depends on are vectors if the last of them is walked by one, else element by element.
+ * A site (model.h) stands in the innermost loop that it depends on, inside all loops around that one; the lane loops
+ * (UPCAST, GROUP_REDUCE) that it depends on are vectors if the last of them is walked by one, else element by element.
  *
  * Memory: for each cache, the outermost loop is found whose one iteration touches no more than the cache holds; what
  * the loops outside of it ask for again comes from the next level, except by loops just outside along which a buffer
  * stands still. Several sites of one buffer share what they touch. Overlap of windows is bounded by the buffer's size
  * alone, so convolutions are overestimated; gates are taken to be open. */
-#include "optimize/cost.h"
+#include "optimize/model.h"
 
 #include <string.h>
 
 enum {
     WAY         = 4096, /* bytes of an L1 that lie in one set with no other of them */
-    JUMPS       = INT32_MAX,
     LATENCY     = 4, /* cycles until an accumulator can be added to again, of integers 1; */
     SHORT_CHAIN = 32, /* terms of which the next sum's begin meanwhile; */
     SHORT_SCAN  = 8,  /* of a scan, which stores each */
@@ -22,9 +20,7 @@ enum {
     EXTRACT     = 2, /* and to store one; */
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that to store them where lanes are no whole vectors, but a half, a quarter and so on */
-    SPREAD      = 2, /* cycles until a mask of lanes is one of what lies between them as well */
-    MOST_PHASES = 16, /* the largest number that quotients and remainders are strides by */
-    PHASES      = 2 /* origins of a site that go in phases: rows and columns of a window */
+    SPREAD      = 2 /* cycles until a mask of lanes is one of what lies between them as well */
 };
 
 #define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from, */
@@ -35,265 +31,8 @@ enum {
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
 #define BESIDE 0.0625 /* of what loads and stores issue, that arithmetic which takes longer does not hide */
 
-typedef struct ko_phase { /* of an origin whose quotients and remainders by one number an index is made of: */
-    int32_t origin, every, within; /* after `every` steps it has moved by its stride, by `within` between two of them */
-} ko_phase;
-
-typedef struct ko_site {
-    uint64_t on, gate, down; /* origins it depends on; those that what an access is gated by does; along which it goes
-                              * back, by more than one */
-    int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
-    bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
-    bool     picks; /* elements at numbers that are no sum of the loops' */
-    bool     narrow; /* elements that registers hold as others: floats below f32, flags */
-    bool     quick; /* a chain of integers, which are added, compared and so on */
-    kn_ref   node, sum; /* sum: of a chain, its REDUCE */
-    int32_t  stride[KN_MAX_NEST]; /* elements per step of an origin */
-    int32_t  reach[KN_MAX_NEST]; /* from the first to the last of all its steps */
-    uint64_t around; /* of the candidate in hand: the loops it stands in */
-    ko_phase phase[PHASES];
-    int      nphase;
-} ko_site;
-
-typedef struct ko_base {
-    kn_ref node;
-    double bytes;
-    int64_t slot;   /* of a PARAM, else -1 */
-    bool   copied;  /* of the candidate in hand: before all loops, as lanes read it */
-    double most[2]; /* of the candidate in hand: what its loads, and its stores, ask for */
-} ko_base;
-
-struct ko_model {
-    const kn_alloc *alloc;
-    ko_site        *site;
-    ko_base        *base;
-    int             nsite, nbase, ncloser;
-    size_t          cap, base_cap;
-    uint64_t        own[KN_MAX_NEST], in[KN_MAX_NEST]; /* per END or REDUCE: its origins; those it depends on */
-};
-
-int ko_op_weight(int op) {
-    switch (op) {
-    case KN_OP_RECIP: return 7;
-    case KN_OP_DIV: case KN_OP_SQRT: return 14;
-    case KN_OP_EXP2: case KN_OP_LOG2: return 24;
-    case KN_OP_IDIV: case KN_OP_MOD: return 20;
-    case KN_OP_THREEFRY: return 60;
-    case KN_OP_POW: return 110;
-    case KN_OP_SIN: return 130;
-    case KN_OP_REDUCE: return 1;
-    default: return kn_is_alu(op);
-    }
-}
-
-int ko_op_code(int op) {
-    return op == KN_OP_RECIP || op == KN_OP_DIV || op == KN_OP_SQRT ? 4 : ko_op_weight(op);
-}
-
-int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t count) {
-    int64_t reach = 0;
-    for (int t = 0; t < form->n; t++) {
-        kn_ref  x = form->atom[t], of[2];
-        int     op = kg_op(g, x);
-        int64_t c = form->coef[t] < 0 ? -form->coef[t] : form->coef[t], steps = count - 1;
-        if (!kg_depends(g, x, range)) continue;
-        if (x != range) {
-            bool part = op == KN_OP_IDIV || op == KN_OP_MOD;
-            if (!part || kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST || kg_ranges(g, x, of, 2) != 1) return INT64_MAX;
-            steps = kg_max(g, x) - kg_min(g, x);
-        }
-        reach = kn_sat_add(reach, kn_sat_mul(c, steps));
-    }
-    return reach;
-}
-
 int64_t ko_vectors(int64_t lanes, int64_t each) {
     return lanes / each + __builtin_popcountll((unsigned long long)(lanes % each));
-}
-
-/* ---- the model ----------------------------------------------------------------------------------------------- */
-
-static uint64_t model_origins(const kn_graph *g, kn_ref n, const kn_nest *nest) {
-    uint64_t set = 0;
-    for (int o = 0; o < nest->norigin; o++)
-        if (kg_depends(g, n, nest->origin[o].range)) set |= (uint64_t)1 << o;
-    return set;
-}
-
-/* Outer ones come first, as in the nest. */
-static void model_closers(kn_graph *g, const kn_nest *nest, ko_model *m) {
-    kn_ref seen[KN_MAX_NEST];
-    for (int o = 0; o < nest->norigin; o++) {
-        kn_ref c = nest->origin[o].closer;
-        int    i = 0;
-        while (i < m->ncloser && seen[i] != c) i++;
-        if (i == m->ncloser) {
-            seen[i]  = c;
-            m->in[i] = model_origins(g, c, nest);
-            m->ncloser++;
-        }
-        m->own[i] |= (uint64_t)1 << o;
-    }
-}
-
-static ko_site *model_site(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
-    if (!KN_GROW(m->alloc, m->site, m->cap, (size_t)m->nsite + 1)) return NULL;
-    ko_site *s = &m->site[m->nsite++];
-    memset(s, 0, sizeof *s);
-    s->base = -1;
-    s->node = n;
-    s->on   = model_origins(g, n, nest);
-    s->size = KN_MAX(kn_dsize(kg_dtype(g, n)), 1); /* a tuple has no type */
-    return s;
-}
-
-int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range, int64_t most) {
-    kn_ref    of[2];
-    kn_affine f;
-    if (kg_op(g, x) != KN_OP_IDIV && kg_op(g, x) != KN_OP_MOD) return 0;
-    if (kg_op(g, kg_at(g, x, 1)) != KN_OP_CONST || !kg_depends(g, x, range)) return 0;
-    if (kg_ranges(g, x, of, 2) != 1 || !kg_affine(g, kg_at(g, x, 0), &f)) return 0;
-    int64_t by = kg_const_int(g, kg_at(g, x, 1));
-    if (f.n != 1 || (f.coef[0] != 1 && f.coef[0] != -1) || by < 2 || by > most) return 0;
-    return by * f.coef[0];
-}
-
-/* What the form makes of the origin's number is quotients and remainders of it by one number. */
-static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, ko_site *s, int o) {
-    int64_t by = 0, own = kn_affine_coef(form, r), whole = 0, within = own;
-    for (int t = 0; t < form->n; t++) {
-        kn_ref x = form->atom[t];
-        if (x == r || !kg_depends(g, x, r)) continue;
-        int64_t period = ko_period(g, x, r, MOST_PHASES);
-        if (period <= 0 || (by && period != by)) return false;
-        by            = period;
-        int64_t *part = kg_op(g, x) == KN_OP_IDIV ? &whole : &within;
-        *part         = kn_sat_add(*part, form->coef[t]);
-    }
-    whole = kn_sat_add(whole, kn_sat_mul(own, by));
-    if (!by || s->nphase == PHASES || KN_MAX(whole, within) >= JUMPS || KN_MIN(whole, within) <= -JUMPS) return false;
-    s->stride[o]          = (int32_t)(whole < 0 ? -whole : whole);
-    s->phase[s->nphase++] = (ko_phase){o, (int32_t)by, (int32_t)(within < 0 ? -within : within)};
-    return true;
-}
-
-static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool store, const kn_nest *nest) {
-    ko_site  *s = model_site(m, g, whole, nest);
-    kn_affine form;
-    kn_ref    base = kg_at(g, at, 0);
-    if (!s) return false;
-    s->size = KN_MAX(kn_dsize(kg_dtype(g, at)), 1);
-    while (kg_op(g, base) == KN_OP_AFTER) base = kg_at(g, base, 0);
-    for (s->base = 0; s->base < m->nbase && m->base[s->base].node != base;) s->base++;
-    if (s->base == m->nbase) {
-        if (!KN_GROW(m->alloc, m->base, m->base_cap, (size_t)m->nbase + 1)) return false;
-        int64_t slot        = kg_op(g, base) == KN_OP_PARAM ? kg_field(g, base, KN_F_PARAM_slot) : -1;
-        m->base[m->nbase++] = (ko_base){base, (double)KN_MAX(kg_numel(g, base), 1) * s->size, slot, false, {0}};
-    }
-    s->store    = store;
-    s->narrow   = s->size < 4 && (kn_is_float(kg_dtype(g, at)) || kg_dtype(g, at) == KN_BOOL);
-    if (kg_nsrc(g, whole) == 3) s->gate = model_origins(g, kg_at(g, whole, 2), nest);
-    bool affine = kg_affine(g, kg_at(g, at, 1), &form);
-    for (int o = 0; o < nest->norigin; o++) {
-        kn_ref  r = nest->origin[o].range;
-        int64_t c = affine ? kn_affine_coef(&form, r) : JUMPS;
-        if (!kg_depends(g, at, r)) c = 0;
-        else if (!kg_depends(g, kg_at(g, at, 1), r)) c = 1; /* what was staged: each lane has its own */
-        else if (!c) c = JUMPS;
-        for (int t = 0; affine && c && t < form.n; t++)
-            if (form.atom[t] != r && kg_depends(g, form.atom[t], r)) c = JUMPS;
-        int64_t all = affine ? ko_reach(g, &form, r, nest->origin[o].extent) : JUMPS;
-        s->reach[o]  = (int32_t)KN_MIN(all, (int64_t)JUMPS);
-        if (c == JUMPS && affine && moves_in_phases(g, &form, r, s, o)) continue;
-        s->picks |= c == JUMPS;
-        if (c < -1) s->down |= (uint64_t)1 << o;
-        s->stride[o] = (int32_t)(c < 0 ? KN_MIN(-c, (int64_t)JUMPS) : KN_MIN(c, (int64_t)JUMPS));
-    }
-    return true;
-}
-
-/* What a step of a fold does, and the widest of its values. */
-static bool fold_step(kn_graph *g, kn_ref n, int *ops, int *size) {
-    kn_fold_parts p;
-    kn_ref       *order;
-    uint32_t      count;
-    if (!kg_is_fold(g, n) || !kg_fold_parts(g, kg_at(g, n, 0), &p)) return true;
-    if (!kg_reach(g, &p.combine, 1, &order, &count)) return false;
-    *ops = *size = 0;
-    for (uint32_t i = 0; i < count; i++) *ops += ko_op_weight(kg_op(g, order[i]));
-    for (int k = 0; k < p.n; k++) *size = KN_MAX(*size, kn_dsize(kg_dtype(g, p.element[k])));
-    kn_free(kg_alloc(g), order, count * sizeof *order);
-    return true;
-}
-
-/* Quotients and remainders by this number are shifts and masks. */
-static bool model_shifts(const kn_graph *g, kn_ref by) {
-    int64_t n = kg_op(g, by) == KN_OP_CONST && kn_is_int(kg_dtype(g, by)) ? kg_const_int(g, by) : 0;
-    return n > 0 && !(n & (n - 1));
-}
-
-/* The greater or the less of floats is NaN where either is, which an instruction gives of the second alone. */
-static bool model_sees_nan(const kn_graph *g, kn_ref n) {
-    int op = kg_op(g, n), by = op == KN_OP_REDUCE ? (int)kg_field(g, n, KN_F_REDUCE_op) : op;
-    if ((by != KN_OP_MAX && by != KN_OP_MIN) || !kn_is_float(kg_dtype(g, n))) return false;
-    for (int k = 0; op != KN_OP_REDUCE && k < 2; k++)
-        if (kg_op(g, kg_at(g, n, k)) == KN_OP_CONST || kg_op(g, kg_at(g, n, k)) == KN_OP_NEG) return false;
-    return true;
-}
-
-static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
-    int op = kg_op(g, n);
-    if (op == KN_OP_STORE || op == KN_OP_LOAD) {
-        kn_ref at = kg_at(g, n, 0);
-        if (kg_op(g, at) != KN_OP_INDEX || kg_nsrc(g, at) < 2) return true;
-        return model_access(m, g, at, n, op == KN_OP_STORE, nest);
-    }
-    int ops = kg_dtype(g, n) == KN_INDEX ? 0 : ko_op_weight(op), size = kn_dsize(kg_dtype(g, n));
-    if (!ops) return true;
-    if ((op == KN_OP_IDIV || op == KN_OP_MOD) && model_shifts(g, kg_at(g, n, 1))) ops = 1;
-    if (model_sees_nan(g, n)) ops = 3;
-    if (!fold_step(g, n, &ops, &size)) return false;
-    kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
-    ko_site *s  = model_site(m, g, in, nest);
-    if (!s) return false;
-    s->ops   = ops;
-    s->size  = size;
-    s->chain = op == KN_OP_REDUCE;
-    s->sum   = s->chain ? n : 0;
-    s->quick = s->chain && kn_is_int(kg_dtype(g, n)) && kg_field(g, n, KN_F_REDUCE_op) != KN_OP_MUL;
-    s->fma   = s->chain && kg_op(g, in) == KN_OP_MUL && kg_field(g, n, KN_F_REDUCE_op) == KN_OP_ADD;
-    bool flags = s->chain && kg_op(g, in) == KN_OP_CAST && kg_dtype(g, kg_at(g, in, 0)) == KN_BOOL; /* are counted */
-    for (int k = 0; (s->fma || flags) && k < m->nsite - 1; k++)
-        if (m->site[k].node == in) m->site[k].ops = 0;
-    for (uint32_t k = 1; s->chain && k < kg_nsrc(g, n); k++) /* its loops, whether the value moves with them or not */
-        for (int o = 0; o < nest->norigin; o++)
-            if (nest->origin[o].range == kg_at(g, n, k)) s->on |= (uint64_t)1 << o;
-    return true;
-}
-
-ko_model *ko_model_new(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
-    kn_ref   *order;
-    uint32_t  n;
-    ko_model *m = kn_zalloc(kg_alloc(g), sizeof *m);
-    if (!m || !kg_reach(g, &sink, 1, &order, &n)) {
-        kn_free(kg_alloc(g), m, sizeof *m);
-        return kn_oom(f), NULL;
-    }
-    bool ok  = true;
-    m->alloc = kg_alloc(g);
-    model_closers(g, nest, m);
-    for (uint32_t i = 0; i < n && ok; i++) ok = model_node(m, g, order[i], nest);
-    kn_free(m->alloc, order, n * sizeof *order);
-    if (ok) return m;
-    ko_model_free(m);
-    return kn_oom(f), NULL;
-}
-
-void ko_model_free(ko_model *m) {
-    if (!m) return;
-    kn_free(m->alloc, m->site, m->cap * sizeof *m->site);
-    kn_free(m->alloc, m->base, m->base_cap * sizeof *m->base);
-    kn_free(m->alloc, m, sizeof *m);
 }
 
 /* ---- a candidate --------------------------------------------------------------------------------------------- */
@@ -374,9 +113,9 @@ static double step_bytes(const ko_shape *h, const ko_site *s, int l) {
         bool many = at->stride * at->extent > p->every && !p->within && !(s->gate & h->origin[l]);
         if (at->stride % p->every == 0 || many) /* of many phases as much on average */
             return (double)stride * (double)at->stride / (double)p->every * s->size / h->run[l];
-        stride = at->stride * at->extent <= p->every ? p->within : JUMPS;
+        stride = at->stride * at->extent <= p->every ? p->within : KO_JUMPS;
     }
-    return stride >= JUMPS ? 1e18 : (double)stride * (double)at->stride * s->size / h->run[l];
+    return stride >= KO_JUMPS ? 1e18 : (double)stride * (double)at->stride * s->size / h->run[l];
 }
 
 /* The site moves with the loop, or with another one whose lanes are joined with it. */
@@ -397,7 +136,7 @@ static int64_t element_at(const ko_shape *h, const ko_site *s, int l, int64_t n)
     int            o = h->nest->loop[l].origin;
     const ko_phase *p = phase_of(s, o);
     int64_t        at = p ? n / p->every * s->stride[o] + n % p->every * p->within : n * s->stride[o];
-    if (!p && s->stride[o] >= JUMPS) return n * s->reach[o] / KN_MAX(h->nest->origin[o].extent - 1, (int64_t)1);
+    if (!p && s->stride[o] >= KO_JUMPS) return n * s->reach[o] / KN_MAX(h->nest->origin[o].extent - 1, (int64_t)1);
     return s->down >> o & 1 ? -at : at;
 }
 
@@ -431,7 +170,7 @@ static double from_runs(const ko_shape *h, const ko_site *s, const kn_machine *m
     bool    part = false;
     if (s->store || (s->size >= 4 && !m->mask_registers) || lanes < 1 || lanes > KN_COUNT(place)) return 0;
     for (int k = 0; k < h->nchain; k++)
-        if (s->reach[h->nest->loop[h->chain[k]].origin] >= JUMPS) return 0;
+        if (s->reach[h->nest->loop[h->chain[k]].origin] >= KO_JUMPS) return 0;
     for (int64_t r = 0; r < KN_MIN(2 * lanes, all); r += lanes) {
         for (int64_t l = 0; l < lanes; l++) {
             int64_t n = KN_MIN(r + l, all - 1);
