@@ -9,7 +9,8 @@
  * same clock and caches with narrower vectors, so that no choice rests on luck; a quarter of L2 and a slower DRAM for
  * neon, as small cores have it. A launch is a call, its argument array and the turn of the pool. */
 #define MACHINE_CACHES .cache = {32 << 10, 1 << 20, 4 << 20}, .line = 64, .read_ps = {310, 550, 650, 2000}, \
-                       .write_ps = {550, 1100, 1600, 2400}, .cycle_ps = 274, .launch_ps = 1000000, .announces = true
+                       .write_ps = {550, 1100, 1600, 2400}, .cycle_ps = 274, .launch_ps = 1000000, \
+                       .announces = INT64_MAX
 static const kn_machine machines[] = {
     {.name = "avx512", MACHINE_CACHES, .vector_bytes = 64, .vector_registers = 32, .scalar_registers = 16,
      .mask_registers = 8, .alu_per_cycle = 2, .fma_per_cycle = 1},
@@ -19,7 +20,7 @@ static const kn_machine machines[] = {
      .alu_per_cycle = 3, .fma_per_cycle = 2},
     {.name = "neon", .cache = {64 << 10, 256 << 10, 2 << 20}, .line = 64, .read_ps = {500, 900, 1500, 4000},
      .write_ps = {800, 1500, 2200, 5000}, .cycle_ps = 400, .vector_bytes = 16, .vector_registers = 32,
-     .scalar_registers = 31, .alu_per_cycle = 2, .fma_per_cycle = 2, .launch_ps = 1000000, .announces = true},
+     .scalar_registers = 31, .alu_per_cycle = 2, .fma_per_cycle = 2, .launch_ps = 1000000, .announces = INT64_MAX},
 };
 #undef MACHINE_CACHES
 const char *const kn_machine_names[] = {"host", "avx512", "avx2", "sse2", "neon", NULL};
