@@ -90,9 +90,19 @@ static int lane_of(const ko_shape *h, const ko_site *s) {
     return lane;
 }
 
+/* Of the numbers of its part's origin as many as pieces walk that have some of the part: in others it is left out. */
+static double in_pieces(const ko_shape *h, const ko_site *s) {
+    if (s->part.origin < 0) return 1;
+    const kn_origin *o     = &h->nest->origin[s->part.origin];
+    int64_t          end[] = {0, o->front, o->extent - o->back, o->extent}, walked = 0;
+    for (int k = 0; k + 1 < KN_COUNT(end); k++)
+        if (s->part.from < end[k + 1] && s->part.to > end[k]) walked += end[k + 1] - end[k];
+    return (double)walked / (double)o->extent;
+}
+
 /* How often the site is reached. */
 static double trips_around(const ko_shape *h, const ko_site *s) {
-    double trips = 1;
+    double trips = in_pieces(h, s);
     for (int l = 0; l < h->nest->nloop; l++)
         if (!h->lane[l] && s->around >> l & 1) trips *= h->extent[l];
     return trips;
@@ -491,7 +501,8 @@ static void traffic(const ko_shape *h, ko_model *k, const kn_machine *m, bool al
             if (s->base < 0) continue;
             ko_base *b        = &k->base[s->base];
             bool     stay     = level != KN_L1 || !overflows_set(h, s, from, m);
-            double   bytes    = touched(h, s, b, from, m, stay) * fetches(h, s, from);
+            double   bytes    = touched(h, s, b, from, m, stay) * fetches(h, s, from), some = bytes * in_pieces(h, s);
+            bytes             = KN_MAX(some, KN_MIN(bytes, b->bytes)); /* all of a buffer may lie in its part */
             if (s->picks && 4 * b->bytes < (double)m->cache[level]) bytes = KN_MIN(bytes, b->bytes); /* it stays */
             b->most[s->store] = KN_MAX(b->most[s->store], bytes);
         }

@@ -11,6 +11,9 @@ int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t
 /* Steps of the range after which x, an index, asks for the same of that range alone, or goes on by one: a quotient or a
  * remainder by so many, `most` at most; negative where it counts down. 0: x is none. */
 int64_t ko_period(const kn_graph *g, kn_ref x, kn_ref range, int64_t most);
+/* Of the origin's numbers from *lo on, to *hi, those for which the comparison of indices is true whatever the others
+ * are. */
+void    ko_where_true(const kn_graph *g, const kn_origin *o, kn_ref x, int64_t *lo, int64_t *hi);
 int64_t ko_places_span(const int64_t *place, int64_t lanes); /* from the first of so many places to the last */
 /* Runs of `lanes` elements that have all of so many places; more than `most`: they are more. */
 int ko_runs(const int64_t *place, int64_t lanes, int most);

@@ -709,33 +709,6 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     }
 }
 
-/* Numbers of the origin for which the comparison is true whatever the others are: from *lo on, to *hi. */
-static void where_true(const ko_view *v, kn_ref x, int origin, int64_t *lo, int64_t *hi) {
-    const kn_graph  *g = v->g;
-    const kn_origin *o = &v->nest->origin[origin];
-    kn_affine        f[2];
-    int64_t          most = 0, c = 0, sign = 1;
-    if (!kg_depends(g, x, o->range)) return;
-    for (int k = 0; k < 2; k++, sign = -1) { /* a - b at most */
-        if (!kg_affine(g, kg_at(g, x, (uint32_t)k), &f[k])) {
-            *hi = 0;
-            return;
-        }
-        most = kn_sat_add(most, kn_sat_mul(sign, f[k].base));
-        for (int t = 0; t < f[k].n; t++) {
-            kn_ref  atom = f[k].atom[t];
-            int64_t coef = kn_sat_mul(sign, f[k].coef[t]), other = coef < 0 ? kg_min(g, atom) : kg_max(g, atom);
-            if (atom == o->range) c = kn_sat_add(c, coef);
-            else if (kg_depends(g, atom, o->range)) *hi = 0;
-            else most = kn_sat_add(most, kn_sat_mul(coef, other));
-        }
-    }
-    if (!c) return;
-    int64_t at = c > 0 ? kn_floor_div(kn_sat_add(kn_sat_mul(most, -1), -1), c) : kn_floor_div(most, kn_sat_mul(c, -1));
-    at         = KN_MAX(KN_MIN(at, o->extent - 1), (int64_t)-1) + 1;
-    *(c > 0 ? hi : lo) = c > 0 ? KN_MIN(*hi, at) : KN_MAX(*lo, at);
-}
-
 /* Rows at the edges of windows are pieces of their own, where a window is little code: the others ask for no gate. */
 void ko_edges_of_windows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int64_t copies = v->ops + 1;
@@ -747,7 +720,7 @@ void ko_edges_of_windows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         int64_t e = v->nest->origin[o].extent, lo = 0, hi = e;
         if (o == lane || at < 0 || ko_position(v->nest, o, -1) != at || v->nest->loop[at].stride != 1) continue;
         if (!ko_is_gated(v, o)) continue;
-        for (int k = 0; k < v->nlimit; k++) where_true(v, v->limit[k], o, &lo, &hi);
+        for (int k = 0; k < v->nlimit; k++) ko_where_true(v->g, &v->nest->origin[o], v->limit[k], &lo, &hi);
         if ((lo <= 0 && hi >= e) || 2 * (hi - lo) < e) continue;
         ko_push(v, (kn_opt){.op = KN_OPT_PEEL, .axis = at, .arg = lo, .more = e - hi}, opts, n, cap);
         return;

@@ -43,6 +43,30 @@ int64_t ko_reach(const kn_graph *g, const kn_affine *form, kn_ref range, int64_t
     return reach;
 }
 
+void ko_where_true(const kn_graph *g, const kn_origin *o, kn_ref x, int64_t *lo, int64_t *hi) {
+    kn_affine        f[2];
+    int64_t          most = 0, c = 0, sign = 1;
+    if (!kg_depends(g, x, o->range)) return;
+    for (int k = 0; k < 2; k++, sign = -1) { /* a - b at most */
+        if (!kg_affine(g, kg_at(g, x, (uint32_t)k), &f[k])) {
+            *hi = 0;
+            return;
+        }
+        most = kn_sat_add(most, kn_sat_mul(sign, f[k].base));
+        for (int t = 0; t < f[k].n; t++) {
+            kn_ref  atom = f[k].atom[t];
+            int64_t coef = kn_sat_mul(sign, f[k].coef[t]), other = coef < 0 ? kg_min(g, atom) : kg_max(g, atom);
+            if (atom == o->range) c = kn_sat_add(c, coef);
+            else if (kg_depends(g, atom, o->range)) *hi = 0;
+            else most = kn_sat_add(most, kn_sat_mul(coef, other));
+        }
+    }
+    if (!c) return;
+    int64_t at = c > 0 ? kn_floor_div(kn_sat_add(kn_sat_mul(most, -1), -1), c) : kn_floor_div(most, kn_sat_mul(c, -1));
+    at         = KN_MAX(KN_MIN(at, o->extent - 1), (int64_t)-1) + 1;
+    *(c > 0 ? hi : lo) = c > 0 ? KN_MIN(*hi, at) : KN_MAX(*lo, at);
+}
+
 static uint64_t model_origins(const kn_graph *g, kn_ref n, const kn_nest *nest) {
     uint64_t set = 0;
     for (int o = 0; o < nest->norigin; o++)
@@ -202,6 +226,97 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     return true;
 }
 
+/* ---- what is asked for in some numbers alone ----------------------------------------------------------------- */
+
+static const ko_where everywhere = {.origin = -1};
+
+static ko_where part_of_both(ko_where a, ko_where b) {
+    if (a.origin >= 0 && a.from >= a.to) return b;
+    if (b.origin >= 0 && b.from >= b.to) return a;
+    if (a.origin != b.origin || a.origin < 0) return everywhere;
+    return (ko_where){a.origin, KN_MIN(a.from, b.from), KN_MAX(a.to, b.to)};
+}
+
+/* Of two origins the first one's: a part has one. */
+static ko_where part_within(ko_where a, ko_where b) {
+    if (b.origin < 0 || (a.origin >= 0 && a.origin != b.origin)) return a;
+    if (a.origin < 0) return b;
+    return (ko_where){a.origin, KN_MAX(a.from, b.from), KN_MIN(a.to, b.to)};
+}
+
+/* Where a comparison of one origin's number alone holds. */
+static ko_where part_of_leaf(const kn_graph *g, const kn_nest *nest, kn_ref x) {
+    kn_ref of[2];
+    if (kg_op(g, x) != KN_OP_CMPLT || kg_dtype(g, kg_at(g, x, 0)) != KN_INDEX || kg_ranges(g, x, of, 2) != 1)
+        return everywhere;
+    for (int o = 0; o < nest->norigin; o++) {
+        if (nest->origin[o].range != of[0]) continue;
+        ko_where p = {o, 0, nest->origin[o].extent};
+        ko_where_true(g, &nest->origin[o], x, &p.from, &p.to);
+        return p.from < p.to ? p : everywhere;
+    }
+    return everywhere;
+}
+
+/* Where the condition may hold: comparisons that all have to. */
+static ko_where part_of_condition(const kn_graph *g, const kn_nest *nest, kn_ref x) {
+    ko_where part = everywhere;
+    kn_ref  wait[16];
+    int     n = 0;
+    for (wait[n++] = x; n > 0;) {
+        x = wait[--n];
+        if (kg_op(g, x) == KN_OP_AND && n + 2 <= KN_COUNT(wait)) wait[n++] = kg_at(g, x, 0), wait[n++] = kg_at(g, x, 1);
+        else part = part_within(part, part_of_leaf(g, nest, x));
+    }
+    return part;
+}
+
+/* Where it does not, if that is one comparison. */
+static ko_where part_without(const kn_graph *g, const kn_nest *nest, kn_ref x) {
+    ko_where part = part_of_leaf(g, nest, x);
+    if (part.origin < 0) return part;
+    int64_t extent = nest->origin[part.origin].extent;
+    if (part.from == 0) return part.to < extent ? (ko_where){part.origin, part.to, extent} : everywhere;
+    return part.to == extent ? (ko_where){part.origin, 0, part.from} : everywhere;
+}
+
+/* The condition behind which the node, or what it picks, stands; 0: none. */
+static kn_ref condition_of(const kn_graph *g, kn_ref n) {
+    int op = kg_op(g, n);
+    if (op == KN_OP_WHERE) return kg_at(g, n, 0);
+    return (op == KN_OP_LOAD || op == KN_OP_STORE) && kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
+}
+
+/* Of each site, where it is asked for: what all that has a use for it asks for. */
+static bool model_parts(ko_model *m, const kn_graph *g, const kn_nest *nest, const kn_ref *order, uint32_t n) {
+    bool any = false;
+    for (uint32_t i = 0; i < n && !any; i++) {
+        kn_ref c = condition_of(g, order[i]);
+        any      = c && part_of_condition(g, nest, c).origin >= 0;
+    }
+    for (int i = 0; i < m->nsite; i++) m->site[i].part = everywhere;
+    if (!any) return true;
+    size_t   size = (size_t)order[n - 1] + 1; /* the SINK, which all others stand before */
+    ko_where *part = kn_zalloc(m->alloc, size * sizeof *part); /* nowhere */
+    if (!part) return false;
+    part[order[n - 1]] = everywhere;
+    for (uint32_t i = n; i-- > 0;) {
+        kn_ref  x = order[i], c = condition_of(g, x);
+        int     op = kg_op(g, x);
+        ko_where yes = everywhere;
+        if (c) yes = part_of_condition(g, nest, c);
+        if (op != KN_OP_WHERE) part[x] = part_within(part[x], yes);
+        for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
+            ko_where asked = part[x];
+            if (op == KN_OP_WHERE && k) asked = part_within(asked, k == 1 ? yes : part_without(g, nest, c));
+            part[kg_at(g, x, k)] = part_of_both(part[kg_at(g, x, k)], asked);
+        }
+    }
+    for (int i = 0; i < m->nsite; i++) m->site[i].part = part[m->site[i].node];
+    kn_free(m->alloc, part, size * sizeof *part);
+    return true;
+}
+
 ko_model *ko_model_new(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *f) {
     kn_ref   *order;
     uint32_t  n;
@@ -214,6 +329,7 @@ ko_model *ko_model_new(kn_graph *g, kn_ref sink, const kn_nest *nest, kn_fault *
     m->alloc = kg_alloc(g);
     model_closers(g, nest, m);
     for (uint32_t i = 0; i < n && ok; i++) ok = model_node(m, g, order[i], nest);
+    ok = ok && model_parts(m, g, nest, order, n);
     kn_free(m->alloc, order, n * sizeof *order);
     if (ok) return m;
     ko_model_free(m);

@@ -15,6 +15,11 @@ typedef struct ko_phase { /* of an origin whose quotients and remainders by one 
     int32_t origin, every, within; /* after `every` steps it has moved by its stride, by `within` between two of them */
 } ko_phase;
 
+typedef struct ko_where { /* of an origin's numbers: from..to; origin -1: all */
+    int     origin;
+    int64_t from, to;
+} ko_where;
+
 typedef struct ko_site {
     uint64_t on, gate, down; /* origins it depends on; those that what an access is gated by does; along which it goes
                               * back, by more than one */
@@ -29,6 +34,7 @@ typedef struct ko_site {
     uint64_t around; /* of the candidate in hand: the loops it stands in */
     ko_phase phase[KO_PHASES];
     int      nphase;
+    ko_where  part; /* where anybody has a use for it */
 } ko_site;
 
 typedef struct ko_base {

@@ -136,8 +136,7 @@ static void test_sets(void) {
 /* Rounds that were cut off ask the caches for as much as those that are left. */
 static void test_peeled(void) {
     const kn_machine *m = kn_machine_default();
-    const char       *p = "%a = PARAM {slot=0} [16384, 2, 16]\n"
-                          "%1 = NEG (PAD {begin_pads=(0, 3, 0), end_pads=(0, 3, 0)} %a)\n";
+    const char       *p = "%a = PARAM {slot=0} [8, 16384, 16]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n";
     subject           s;
     double            beyond[2] = {0};
     for (int i = 0; i < 2; i++) {
@@ -146,6 +145,33 @@ static void test_peeled(void) {
         subject_close(&s);
     }
     CHECK(beyond[1] >= beyond[0]);
+}
+
+/* What one piece of a loop has a use for the others do not read: parts that are joined are read once each. All of what
+ * is padded lies in the one piece, and is read whole. */
+static void test_parts(void) {
+    static const struct {
+        const char *program, *opts;
+        double      read;
+    } joined[] = {
+        {"%a = PARAM {slot=0} [1, 65536]\n%b = PARAM {slot=1} [1, 65536]\n%c = PARAM {slot=2} [1, 65536]\n"
+         "%d = PAD {begin_pads=(0, 0), end_pads=(2, 0)} %a\n%e = PAD {begin_pads=(1, 0), end_pads=(1, 0)} %b\n"
+         "%f = PAD {begin_pads=(2, 0), end_pads=(0, 0)} %c\n%1 = ADD (ADD %d %e) %f\n",
+         "SPLIT:1:32:UPCAST PEEL:0:1:1", 3 * 65536 * 4.0},
+        {"%a = PARAM {slot=0} [16384, 2, 16]\n%1 = NEG (PAD {begin_pads=(0, 3, 0), end_pads=(0, 3, 0)} %a)\n",
+         "SPLIT:2:16:UPCAST PEEL:1:3:3", 16384 * 2 * 16 * 4.0},
+    };
+    const kn_machine *m = kn_machine_default();
+    subject           s;
+    for (int i = 0; i < KN_COUNT(joined); i++) {
+        if (subject_open(&s, joined[i].program)) {
+            ko_cost c   = cost_under(&s, joined[i].opts, m);
+            double  all = 0;
+            for (int l = 0; l < KN_LEVELS; l++) all += c.bytes[l];
+            CHECK_NEAR(all, joined[i].read, 1e-9);
+        }
+        subject_close(&s);
+    }
 }
 
 /* What factors leave over counts: a row less than a tile's costs that much less, and lanes that fill no register a
@@ -239,6 +265,7 @@ int main(void) {
     RUN(test_traffic);
     RUN(test_sets);
     RUN(test_peeled);
+    RUN(test_parts);
     RUN(test_chains);
     RUN(test_folds);
     RUN(test_quick);
