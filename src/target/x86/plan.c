@@ -548,8 +548,10 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     if (lanes && p->avx512 && kx_compares(op)) return kn_dsize(st) >= 4 && st != KN_INDEX; /* from either side */
     bool ints = lanes && kn_is_int(dt) && dt != KN_BOOL, first = lanes && fl && k == 0; /* factors change places */
     switch (op) {
-    case KN_OP_MUL: return ((fl || (ints && kn_dsize(dt) == 4)) && k == 1) || first;
-    case KN_OP_ADD: return ((fl || ints) && k == 1) || first;
+    case KN_OP_MUL: return (fl && k == 1) || first || (ints && (kn_dsize(dt) == 2 || kn_dsize(dt) == 4) && k < 2);
+    case KN_OP_ADD: return (fl && k == 1) || first || (ints && k < 2);
+    case KN_OP_MAX:
+    case KN_OP_MIN: return ints && (p->avx512 || kn_dsize(dt) < 8) && k < 2;
     case KN_OP_SUB: return (fl || ints) && k == 1;
     case KN_OP_AND:
     case KN_OP_OR:
