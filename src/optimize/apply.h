@@ -22,7 +22,7 @@ kn_ref ko_new_range(ko_state *s, kn_ref bound, int type, int slot, int place);
 int    ko_place(const ko_state *s, kn_ref range); /* -1: not made here */
 
 /* pieces.c: the parts into which the ranges of one closer fall. */
-enum { KO_MAIN, KO_TAIL, KO_FRONT, KO_FRONT_2, KO_BACK, KO_BACK_2, KO_REST, KO_PIECES };
+enum { KO_MAIN, KO_TAIL, KO_REST, KO_FRONT, KO_BACK = KO_FRONT + KO_MOST_PARTS, KO_PIECES = KO_BACK + KO_MOST_PARTS };
 
 typedef struct ko_variant { /* one combination of pieces of a closer's ranges */
     kn_ref from[KN_MAX_NEST], to[KN_MAX_NEST];

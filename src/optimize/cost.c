@@ -93,10 +93,14 @@ static int lane_of(const ko_shape *h, const ko_site *s) {
 /* Of the numbers of its part's origin as many as pieces walk that have some of the part: in others it is left out. */
 static double in_pieces(const ko_shape *h, const ko_site *s) {
     if (s->part.origin < 0) return 1;
-    const kn_origin *o     = &h->nest->origin[s->part.origin];
-    int64_t          end[] = {0, o->front, o->extent - o->back, o->extent}, walked = 0;
-    for (int k = 0; k + 1 < KN_COUNT(end); k++)
-        if (s->part.from < end[k + 1] && s->part.to > end[k]) walked += end[k + 1] - end[k];
+    const kn_origin *o      = &h->nest->origin[s->part.origin];
+    int64_t          walked = 0, size = 0;
+    for (int64_t from = 0; from < o->extent; from += size) {
+        bool    main = from == o->front;
+        int64_t end  = from < o->front ? o->front : main ? o->extent - o->back : o->extent;
+        size         = o->part && !main ? KN_MIN(o->part, end - from) : end - from;
+        if (s->part.from < from + size && s->part.to > from) walked += size;
+    }
     return (double)walked / (double)o->extent;
 }
 

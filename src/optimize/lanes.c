@@ -15,6 +15,9 @@ enum {
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
+    MOST_ALONG  = 2 * KO_MOST_PARTS + 1, /* parts along one of them, alone */
+    MOST_COPIES = 64, /* of a body (apply.c) */
+    JOINING_OPS = 5, /* that a part more has where parts are joined */
     WINDOW_OPS = 8 * KO_PIECE_OPS, /* in all terms of a window */
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
     MEETING_TERMS = 8, /* registers of them in a sum whose factor is turned */
@@ -677,15 +680,52 @@ static bool reads_one_gated(const ko_view *v) {
     return reads == 1 && v->ngate == 1;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a            = b;
+        b            = rest;
+    }
+    return a;
+}
+
+/* Parts of one size that are joined along the loop, more than PEEL has ends for: pieces of so many rounds, 0: they are
+ * not. *turns: how often gates turn along it. */
+static int64_t equal_parts(const ko_view *v, int origin, int64_t round, int *turns) {
+    int64_t e = v->nest->origin[origin].extent, size = e, seen[KN_COUNT(v->limit)];
+    *turns    = 0;
+    for (int k = 0; k < v->nlimit; k++) {
+        int64_t turn = ko_turning_point(v, v->limit[k], origin);
+        int     i    = 0;
+        while (i < *turns && seen[i] != turn) i++;
+        if (!turn || i < *turns) continue;
+        seen[(*turns)++] = turn;
+        size             = common_divisor(size, turn);
+    }
+    return *turns > 2 && size % round == 0 && e / size <= MOST_ALONG ? size / round : 0;
+}
+
 void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     if (v->outputs < v->nest->norigin) return;
     int peeled = 0, most = jumps_by_lanes(v, lane) ? LANE_PIECE_OPS : KO_PIECE_OPS;
     int others = reads_one_gated(v) ? WINDOW_OPS : KO_PIECE_OPS;
     for (int o = v->outputs; o-- > 0 && peeled < MOST_PEELED;) {
-        if (v->ops > (o == lane ? most : others)) continue;
-        int at = ko_position(v->nest, o, KN_AXIS_LOOP);
+        int at = ko_position(v->nest, o, KN_AXIS_LOOP), often = 0;
         if (at < 0 || (o != lane && ko_position(v->nest, o, -1) != at)) continue; /* lanes know */
         int64_t e = v->nest->origin[o].extent, first = e, last = 0, round = v->nest->loop[at].stride;
+        int64_t part = equal_parts(v, o, round, &often);
+        /* A piece has nothing to compare, choose and add: two comparisons a turn, and one of each to join a part. */
+        if (v->ops - (part ? JOINING_OPS * often : 0) > (o == lane ? most : others)) continue;
+        if (part) {
+            int64_t parts = e / (part * round), copies = parts;
+            for (int k = 0; k < v->nest->norigin; k++) /* each has a rest of others as well */
+                copies <<= k != o && v->nest->origin[k].split && v->nest->origin[k].tail_kind == KN_TAIL_PEEL;
+            if (peeled || copies > MOST_COPIES) continue;
+            kn_opt each = {.op = KN_OPT_PEEL, .axis = at, .arg = parts / 2 * part, .target = (int)part};
+            each.more   = (parts - 1) * part - each.arg;
+            if (ko_push(v, each, opts, n, cap)) return;
+            continue;
+        }
         for (int k = 0; k < v->nlimit; k++) {
             int64_t turns = ko_turning_point(v, v->limit[k], o);
             if (turns) first = KN_MIN(first, turns), last = KN_MAX(last, turns);

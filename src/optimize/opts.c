@@ -267,13 +267,17 @@ static bool edit_peel(kn_nest *nest, const kn_opt *o, kn_fault *f) {
     if (l->stride > 1 && or->scanned) return refuse(f, o, "a prefix runs along it; PEEL before SPLIT");
     if (o->arg < 0 || o->more < 0 || o->arg + o->more < 1 || o->arg >= l->extent || o->more >= l->extent - o->arg)
         return refuse(f, o, "the middle must keep an iteration");
+    if (o->target < 0 || (o->target && (o->arg % o->target || o->more % o->target)))
+        return refuse(f, o, "parts that do not divide what is cut off");
+    if (o->target && KN_MAX(o->arg, o->more) / o->target > KO_MOST_PARTS) return refuse(f, o, "too many parts");
+    or->part  = o->target * l->stride;
     or->front = o->arg * l->stride;
     or->back  = o->more * l->stride;
     or->round = l->stride;
     l->extent -= o->arg + o->more;
     const char *why = order_fault(nest);
     if (!why) return true;
-    or->front = or->back = or->round = 0;
+    or->front = or->back = or->round = or->part = 0;
     l->extent += o->arg + o->more;
     return refuse(f, o, why);
 }

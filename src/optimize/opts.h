@@ -12,7 +12,8 @@
 typedef enum kn_opt_op {
     KN_OPT_SPLIT,    /* loop `axis` by `arg` into outer and inner; the inner (`top`: the outer) is of type target */
     KN_OPT_SWAP,     /* loops `axis` and `arg` change places */
-    KN_OPT_PEEL,     /* `arg` iterations at the front of loop `axis` and `more` at its end get loops of their own */
+    KN_OPT_PEEL,     /* `arg` iterations at the front of loop `axis` and `more` at its end get loops of their own,
+                      * each `target` of them one, 0: all at an end */
     KN_OPT_STAGE,    /* panels of PARAM `arg` are copied in loop `axis`, in rows `more` apart: to LOCAL memory, or
                       * before all loops, by a kernel of their own, to GLOBAL memory */
     KN_OPT_JOIN,     /* UPCAST or GROUP_REDUCE loop `axis` and UPCAST loop `arg` are one run of lanes; those of `arg`
@@ -60,6 +61,7 @@ typedef struct kn_origin { /* a range of the kernel before optimisation */
     kn_ref      end;       /* of a REDUCE: the END whose one store holds it, 0 none */
     const char *no_carry;  /* of a REDUCE: why its sums cannot outlive output loops, or NULL */
     int64_t     front, back; /* elements peeled off */
+    int64_t     part;      /* of these in one loop, 0: all at an end */
     int64_t     round; /* of these in one iteration of the loop they were peeled off; above 1 a tail is behind them */
     bool        split;     /* by a factor that left a tail */
     kn_tail     tail_kind;
@@ -95,6 +97,7 @@ enum { KO_IN_TURNS = 8, KO_NEAR = 4, KO_BYTE_BLOCK = 16, KO_SHARED_APART = 3 };
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
 
+enum { KO_MOST_PARTS = 14 }; /* of what PEEL cuts off at one end */
 int64_t ko_peeled(const kn_nest *nest, int loop); /* rounds that PEEL cut off that loop */
 /* The UPCAST loop that a loop's lanes are joined with, -1 none. */
 int ko_lanes_with(const kn_nest *nest, int loop);

@@ -1,12 +1,13 @@
 /* opts_text.c - option lists as text.
  *
- *   SPLIT:loop:factor:TYPE[:top][:MASK|:PAD]     SWAP:loop:loop          PEEL:loop:front[:back]
+ *   SPLIT:loop:factor:TYPE[:top][:MASK|:PAD]     SWAP:loop:loop          PEEL:loop:front[:back[:part]]
  *   JOIN:loop:loop   CARRY:loop:LOCAL|OUT   STAGE:param[:loop|:GLOBAL[:pitch[:loop.loop...]]]
  *   PREFETCH:param:ahead   STREAM:param
  *
  * Loops count from the outermost, 0; options stand side by side, with spaces or commas between. */
 #include "optimize/opts.h"
 
+#include <limits.h>
 #include <string.h>
 
 static bool parse_word(const char **at, const char *word) {
@@ -80,8 +81,13 @@ static bool parse_one(const char **at, kn_opt *o) {
         return o->op = KN_OPT_PREFETCH, parse_number(at, &o->arg) && parse_number(at, &o->more);
     if (parse_word(at, "STREAM")) return o->op = KN_OPT_STREAM, parse_number(at, &o->arg);
     if (parse_word(at, "PEEL")) {
-        o->op = KN_OPT_PEEL;
-        return parse_axis(at, o) && parse_number(at, &o->arg) && (**at != ':' || parse_number(at, &o->more));
+        int64_t part = 0;
+        o->op        = KN_OPT_PEEL;
+        if (!parse_axis(at, o) || !parse_number(at, &o->arg)) return false;
+        if (**at == ':' && !parse_number(at, &o->more)) return false;
+        if (**at == ':' && (!parse_number(at, &part) || part > INT_MAX)) return false;
+        o->target = (int)part;
+        return true;
     }
     if (parse_word(at, "CARRY")) {
         o->op = KN_OPT_CARRY;
@@ -106,7 +112,7 @@ bool ko_parse_opts(const char *text, kn_opt *opts, int *n, kn_fault *f) {
         if (!parse_one(&at, &o) || (*at && *at != ' ' && *at != ','))
             return kn_fail(f, KN_ERR_ARG,
                            "options: cannot read \"%.40s\"; an option is SPLIT:loop:factor:TYPE[:top][:MASK|:PAD], "
-                           "SWAP:loop:loop, JOIN:loop:loop, PEEL:loop:front[:back], "
+                           "SWAP:loop:loop, JOIN:loop:loop, PEEL:loop:front[:back[:part]], "
                            "STAGE:param[:loop|:GLOBAL[:pitch[:order]]], CARRY:loop:LOCAL|OUT, PREFETCH:param:ahead "
                            "or STREAM:param",
                            start);
@@ -134,6 +140,7 @@ void ko_print_opts(const kn_opt *opts, int n, kn_str *out) {
         case KN_OPT_JOIN: kn_str_putf(out, "JOIN:%d:%lld", o->axis, (long long)o->arg); break;
         case KN_OPT_PEEL:
             kn_str_putf(out, "PEEL:%d:%lld:%lld", o->axis, (long long)o->arg, (long long)o->more);
+            if (o->target) kn_str_putf(out, ":%d", o->target);
             break;
         case KN_OPT_CARRY: kn_str_putf(out, "CARRY:%d:%s", o->axis, spaces[o->target]); break;
         case KN_OPT_PREFETCH: kn_str_putf(out, "PREFETCH:%lld:%lld", (long long)o->arg, (long long)o->more); break;

@@ -85,11 +85,13 @@ static int first_place(const kn_nest *nest, int origin) {
     return 0;
 }
 
-/* Two rounds of lanes that were peeled off are a piece each: what their gates let through is then known. */
-static bool is_two(const ko_state *s, int origin, int64_t size) {
+/* How much of `size` elements that were peeled off at one end is one piece. Two rounds of lanes are a piece each: what
+ * their gates let through is then known. */
+static int64_t peeled_part(const ko_state *s, int origin, int64_t size) {
     const kn_origin *o = &s->nest->origin[origin];
-    if (o->reduce || !size || o->round == 1 || size != 2 * o->round) return false;
-    return s->nest->loop[first_place(s->nest, origin)].type != KN_AXIS_THREAD;
+    if (o->part) return o->part;
+    if (o->reduce || o->round == 1 || size != 2 * o->round) return size;
+    return s->nest->loop[first_place(s->nest, origin)].type != KN_AXIS_THREAD ? o->round : size;
 }
 
 unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin) {
@@ -97,10 +99,8 @@ unsigned ko_pieces(ko_state *s, kn_ref closer, int k, int origin) {
     kn_ref           b = kg_at(s->g, kg_at(s->g, closer, (uint32_t)k + 1), 0);
     unsigned         m = 1u << KO_MAIN;
     if (o->split && o->tail_kind == KN_TAIL_PEEL) m |= 1u << KO_TAIL;
-    if (o->front) m |= 1u << KO_FRONT;
-    if (o->back) m |= 1u << KO_BACK;
-    if (is_two(s, origin, o->front)) m |= 1u << KO_FRONT_2;
-    if (is_two(s, origin, o->back)) m |= 1u << KO_BACK_2;
+    for (int i = 0; i * peeled_part(s, origin, o->front) < o->front; i++) m |= 1u << (KO_FRONT + i);
+    for (int i = 0; i * peeled_part(s, origin, o->back) < o->back; i++) m |= 1u << (KO_BACK + i);
     if (has_lanes(s->g, b)) m |= 1u << KO_REST;
     return m;
 }
@@ -150,15 +150,15 @@ static bool main_loops(ko_state *s, ko_variant *v, int origin, kn_ref bound, boo
 /* The loops of what was peeled off, or left over, from *base on. */
 static bool apart_loops(ko_state *s, ko_variant *v, int origin, int piece, int place, kn_ref *base) {
     const kn_origin *o      = &s->nest->origin[origin];
-    bool             tail   = piece == KO_TAIL, back = piece == KO_BACK || piece == KO_BACK_2;
+    bool             tail   = piece == KO_TAIL, back = piece >= KO_BACK;
     int64_t          size   = tail ? o->tail : back ? o->back : o->front, round = tail ? 1 : o->round;
     int64_t          behind = tail == (o->round > 1) ? 0 : tail ? o->back : o->tail; /* rounds have the tail behind */
     int64_t          from   = tail || back ? o->extent - size - behind : 0;
     int              type   = tail ? o->tail_type : o->reduce ? KN_AXIS_REDUCE : KN_AXIS_LOOP;
     if (!tail && s->nest->loop[place].type == KN_AXIS_THREAD) type = KN_AXIS_THREAD; /* threads share these too */
-    if (!tail && is_two(s, origin, size)) {
-        if (piece == KO_FRONT_2 || piece == KO_BACK_2) from += round;
-        size = round;
+    if (!tail) {
+        size = peeled_part(s, origin, size);
+        from += (piece - (back ? KO_BACK : KO_FRONT)) * size;
     }
     *base = kg_idx(s->g, from);
     if (size > round && !add_loop(s, v, kg_idx(s->g, size / round), origin, type, s->tail_slot[origin], place, round,

@@ -27,9 +27,9 @@ typedef struct ko_view {
     kn_nest   *nest;
     ko_access *access;
     int        naccess;
-    kn_ref     gate[16]; /* of LOADs, as many as there is room for */
+    kn_ref     gate[64]; /* of LOADs, as many as there is room for */
     int        ngate;
-    kn_ref     limit[16]; /* comparisons of indices, as many as there is room for */
+    kn_ref     limit[64]; /* comparisons of indices, as many as there is room for */
     int        nlimit;
     const kn_machine *machine;
     int        narrow; /* ko_choice's */

@@ -44,8 +44,10 @@ static kn_opt draw_opt(const kl_kernel *k, const kn_nest *nest, uint64_t *state)
         break;
     case KN_OPT_SWAP: o.arg = (int64_t)choose_draw(state, (uint64_t)nest->nloop); break;
     case KN_OPT_PEEL:
-        o.arg  = (int64_t)choose_draw(state, 3);
-        o.more = (int64_t)choose_draw(state, 3);
+        o.arg    = (int64_t)choose_draw(state, 3);
+        o.more   = (int64_t)choose_draw(state, 3);
+        o.target = choose_draw(state, 3) ? 0 : 1 + (int)choose_draw(state, 2);
+        if (o.target) o.arg *= o.target, o.more *= o.target;
         break;
     case KN_OPT_CARRY: o.target = 1 + (int)choose_draw(state, 2); break;
     case KN_OPT_STAGE:
