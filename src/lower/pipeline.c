@@ -258,6 +258,8 @@ enum { LONG_PS = 10000000 };
  * many times as long. */
 #define SHARE_OF_LESS 0.35
 #define AS_COMPUTED 1.5
+/* Lanes of sums are tried beside others that are to compute less: the model is off by this much. */
+#define AS_NEAR 1.1
 /* What computes less than this share of what it was predicted moves values: some of what caches take is held against
  * it, beside what is not predicted to take this many times as long. */
 #define SHARE_OF_MOVES 0.16
@@ -335,6 +337,8 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         bool     as_told = took <= KN_MAX(SHARE_OF_CODE * told, arithmetic);
         bool little = first.other_arithmetic[i] < SHARE_OF_LESS * code_ps(p, &best);
         as_told &= !little || first.other_ps[i] > AS_COMPUTED * first.ps;
+        bool beside = first.took == 1 && first.other_arithmetic[i] < first.arithmetic;
+        as_told &= !beside || first.other_ps[i] > AS_NEAR * first.ps;
         if (as_told && !best.spills && !(less && first.narrow)) break;
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;

@@ -426,6 +426,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
             weigh_lane(&v, model, lane, NULL, list, KN_MAX_OPTS, &unjoined, &(bool){false});
         }
         tell_others(each, v.outputs + 1, lane, &unjoined, choice);
+        choice->took       = lane + 2;
         choice->ps         = c.ps;
         choice->arithmetic = c.arithmetic;
         choice->beyond     = c.beyond;

@@ -133,7 +133,8 @@ typedef struct ko_choice {
     int    narrow, lanes;
     /* picoseconds that the kernel is predicted to take, to compute alone, and of that what further caches take */
     double ps, arithmetic, beyond;
-    int    other[KO_OTHERS]; /* numbered as `lanes`: of the lists that are predicted to take the least beside it, */
+    int    took; /* numbered as `lanes`: what it chose, */
+    int    other[KO_OTHERS]; /* of the lists that are predicted to take the least beside it, */
     double other_ps[KO_OTHERS], other_arithmetic[KO_OTHERS]; /* and what they are, and to compute alone */
 } ko_choice;
 /* A simple choice of options for the machine's vectors and caches; returns how many (0: leave as it is). What it
