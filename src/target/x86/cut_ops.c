@@ -113,6 +113,11 @@ static kn_ref co_neutral(const kn_graph *g, int op, int dtype, const kn_ref *src
     return 0;
 }
 
+/* So many lane numbers from `first` on are what they count to: as that dtype has them, none has wrapped. */
+static bool co_counts(int dtype, int64_t first, int lanes) {
+    return first >= kn_dtypes[dtype].min && first <= kn_dtypes[dtype].max - lanes;
+}
+
 /* Lane numbers from `low` to `high`: what a comparison of them with a constant is for all of them. 0: not the same. */
 static kn_ref co_compare_lanes(kx_cut *c, int op, int lanes, const kn_ref *src) {
     const kn_graph *g = c->g;
@@ -121,6 +126,7 @@ static kn_ref co_compare_lanes(kx_cut *c, int op, int lanes, const kn_ref *src) 
         if (!n || kg_op(g, by) != KN_OP_CONST || kg_field(g, x, KN_F_INS_op) != KN_OP_CAST) continue;
         if (kg_op(g, n) != KN_OP_ADD || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) continue; /* first + 0.. */
         int64_t low = kg_const_int(g, kg_at(g, n, 1)), high = low + lanes - 1, to = kg_const_int(g, by);
+        if (!co_counts(kg_dtype(g, x), low, lanes)) continue;
         bool    below = (op == KN_OP_CMPLT) == (k == 0); /* is x less? */
         if (below ? high < to : low > to) return kg_int(c->g, KN_BOOL, 1);
         if (below ? low >= to : high <= to) return kg_int(c->g, KN_BOOL, 0);
@@ -151,9 +157,11 @@ static kn_ref co_of_numbers(kx_cut *c, int op, int dtype, int lanes, const kn_re
     kn_graph *g = c->g;
     int64_t   first, all;
     kn_ref    iota = lanes && kg_op(g, src[1]) == KN_OP_CONST ? co_lane_numbers(g, src[0], &first) : 0;
-    if (!iota || !kn_is_int(dtype)) return 0;
-    if (op == KN_OP_ADD)
-        return kn_add_ok(first, kg_const_int(g, src[1]), &all) ? co_numbers_from(c, src[0], iota, all, lanes) : 0;
+    if (!iota || !kn_is_int(dtype) || !co_counts(dtype, first, lanes)) return 0;
+    if (op == KN_OP_ADD) {
+        bool counts = kn_add_ok(first, kg_const_int(g, src[1]), &all) && co_counts(dtype, all, lanes);
+        return counts ? co_numbers_from(c, src[0], iota, all, lanes) : 0;
+    }
     if (op != KN_OP_AND && op != KN_OP_MOD) return 0;
     int64_t by = kg_const_int(g, src[1]) + (op == KN_OP_AND);
     if (by < 1 || by & (by - 1) || first < by) return 0;
