@@ -23,7 +23,7 @@ static void emit_call(rg_out *o, const rg_rule *r, const rg_expr *e, bool proof)
     static const char *const of_dtype[][2] = {{"dtype", ""}, {"bytes", "kn_dsize"}, {"bits", "8 * kn_dsize"},
                                               {"is_float", "kn_is_float"}, {"is_int", "kn_is_int"},
                                               {"is_signed", "kn_dtype_signed"}, {NULL, NULL}};
-    static const char *const of_values[][2] = {{"gcd", "kn_rule_gcd"},
+    static const char *const of_values[][2] = {{"gcd", "kn_gcd"},
                                                {"abs", "kn_rule_abs"},
                                                {"add_ok", "kn_rule_add_ok"},
                                                {"mul_ok", "kn_rule_mul_ok"},

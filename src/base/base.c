@@ -150,6 +150,16 @@ int64_t kn_sat_mul(int64_t a, int64_t b) {
     return (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
 }
 
+int64_t kn_gcd(int64_t a, int64_t b) {
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    while (y) {
+        uint64_t rest = x % y;
+        x             = y;
+        y             = rest;
+    }
+    return (int64_t)x;
+}
+
 int64_t kn_floor_div(int64_t a, int64_t b) {
     if (b == 0) return 0;
     if (b == -1) return a == INT64_MIN ? INT64_MIN : -a; /* wraps, like every integer op */

@@ -79,6 +79,7 @@ static inline bool kn_add_ok(int64_t a, int64_t b, int64_t *r) {
 /* The same, saturating at the ends of int64. */
 int64_t kn_sat_add(int64_t a, int64_t b);
 int64_t kn_sat_mul(int64_t a, int64_t b);
+int64_t kn_gcd(int64_t a, int64_t b); /* of their magnitudes; 0 of two 0 */
 /* Division that rounds towards minus infinity; x / 0 = 0 and x mod 0 = x, as the dialect says. */
 int64_t kn_floor_div(int64_t a, int64_t b);
 int64_t kn_floor_mod(int64_t a, int64_t b);

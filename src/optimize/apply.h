@@ -41,7 +41,7 @@ typedef struct ko_variant { /* one combination of pieces of a closer's ranges */
     const struct ko_part *with;    /* the piece whose loops it shares, or NULL */
 } ko_variant;
 
-enum { KO_MAX_PARTS = 64, KO_MAX_ROOMS = KN_MAX_NEST }; /* rooms: of stages, each of which has a loop at least */
+enum { KO_MAX_ROOMS = KN_MAX_NEST }; /* of stages, each of which has a loop at least */
 
 typedef struct ko_part { /* a piece that was made */
     kn_ref body, loop[KN_MAX_NEST]; /* outermost first */

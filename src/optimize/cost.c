@@ -6,7 +6,7 @@
  * Memory: for each cache, the outermost loop is found whose one iteration touches no more than the cache holds; what
  * the loops outside of it ask for again comes from the next level, except by loops just outside along which a buffer
  * stands still. Several sites of one buffer share what they touch. Overlap of windows is bounded by the buffer's size
- * alone, so convolutions are overestimated; gates are taken to be open. */
+ * alone, so convolutions are overestimated. Gates are taken to be open, but in pieces of a loop where none is. */
 #include "optimize/model.h"
 
 #include <string.h>

@@ -16,7 +16,6 @@ enum {
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     MOST_ALONG  = 2 * KO_MOST_PARTS + 1, /* parts along one of them, alone */
-    MOST_COPIES = 64, /* of a body (apply.c) */
     JOINING_OPS = 5, /* that a part more has where parts are joined */
     WINDOW_OPS = 8 * KO_PIECE_OPS, /* in all terms of a window */
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
@@ -680,15 +679,6 @@ static bool reads_one_gated(const ko_view *v) {
     return reads == 1 && v->ngate == 1;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a            = b;
-        b            = rest;
-    }
-    return a;
-}
-
 /* Parts of one size that are joined along the loop, more than PEEL has ends for: pieces of so many rounds, 0: they are
  * not. *turns: how often gates turn along it. */
 static int64_t equal_parts(const ko_view *v, int origin, int64_t round, int *turns) {
@@ -700,7 +690,7 @@ static int64_t equal_parts(const ko_view *v, int origin, int64_t round, int *tur
         while (i < *turns && seen[i] != turn) i++;
         if (!turn || i < *turns) continue;
         seen[(*turns)++] = turn;
-        size             = common_divisor(size, turn);
+        size             = kn_gcd(size, turn);
     }
     return *turns > 2 && size % round == 0 && e / size <= MOST_ALONG ? size / round : 0;
 }
@@ -720,7 +710,7 @@ void ko_pieces_of_gates(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
             int64_t parts = e / (part * round), copies = parts;
             for (int k = 0; k < v->nest->norigin; k++) /* each has a rest of others as well */
                 copies <<= k != o && v->nest->origin[k].split && v->nest->origin[k].tail_kind == KN_TAIL_PEEL;
-            if (peeled || copies > MOST_COPIES) continue;
+            if (peeled || copies > KO_MAX_PARTS) continue;
             kn_opt each = {.op = KN_OPT_PEEL, .axis = at, .arg = parts / 2 * part, .target = (int)part};
             each.more   = (parts - 1) * part - each.arg;
             if (ko_push(v, each, opts, n, cap)) return;

@@ -97,7 +97,7 @@ enum { KO_IN_TURNS = 8, KO_NEAR = 4, KO_BYTE_BLOCK = 16, KO_SHARED_APART = 3 };
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }
 
-enum { KO_MOST_PARTS = 14 }; /* of what PEEL cuts off at one end */
+enum { KO_MOST_PARTS = 14, KO_MAX_PARTS = 64 }; /* of what PEEL cuts off at one end; copies of a body in all */
 int64_t ko_peeled(const kn_nest *nest, int loop); /* rounds that PEEL cut off that loop */
 /* The UPCAST loop that a loop's lanes are joined with, -1 none. */
 int ko_lanes_with(const kn_nest *nest, int loop);

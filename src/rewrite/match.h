@@ -42,7 +42,6 @@ static inline bool    kn_rule_add_ok(int64_t a, int64_t b) { return kn_add_ok(a,
 static inline bool    kn_rule_mul_ok(int64_t a, int64_t b) { return kn_mul_ok(a, b, &a); }
 static inline bool    kn_rule_pow2(int64_t a) { return a > 0 && (a & (a - 1)) == 0; }
 static inline int64_t kn_rule_log2(int64_t a) { return a > 0 ? 63 - __builtin_clzll((unsigned long long)a) : -1; }
-int64_t kn_rule_gcd(int64_t a, int64_t b);
 /* Dtypes: signed integer; can hold the value v; can hold, exactly, every value of the other. */
 static inline bool kn_dtype_signed(int d) { return kn_dtypes[d].kind == 'I'; }
 bool kn_dtype_fits(int64_t v, int d);

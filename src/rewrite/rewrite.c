@@ -69,16 +69,6 @@ bool kn_rule_const_is_float(const kn_node *d, double v) {
     return v != v ? x != x : !memcmp(&x, &v, sizeof x);
 }
 
-int64_t kn_rule_gcd(int64_t a, int64_t b) {
-    uint64_t x = (uint64_t)kn_rule_abs(a), y = (uint64_t)kn_rule_abs(b);
-    while (y) {
-        uint64_t t = x % y;
-        x          = y;
-        y          = t;
-    }
-    return (int64_t)x;
-}
-
 bool kn_dtype_fits(int64_t v, int d) {
     if (kn_is_float(d) || d == KN_VOID) return false;
     return v >= kn_dtypes[d].min && v <= kn_dtypes[d].max;

@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-static int64_t ix_gcd(int64_t a, int64_t b) {
-    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
-    while (y) {
-        uint64_t t = x % y;
-        x          = y;
-        y          = t;
-    }
-    return (int64_t)x;
-}
-
 static void ix_drop_term(kn_affine *f, int i) {
     f->n--;
     memmove(f->atom + i, f->atom + i + 1, (size_t)(f->n - i) * sizeof *f->atom);
@@ -137,7 +127,7 @@ static void ix_split_by(const kn_affine *x, int64_t c, kn_affine *q, kn_affine *
 
 /* The largest d that divides c and every coefficient. */
 static int64_t ix_common_factor(const kn_affine *f, int64_t c) {
-    for (int i = 0; i < f->n; i++) c = ix_gcd(c, f->coef[i]);
+    for (int i = 0; i < f->n; i++) c = kn_gcd(c, f->coef[i]);
     return c;
 }
 
@@ -178,7 +168,7 @@ static int64_t ix_factor_out(const kn_graph *g, const kn_affine *f, int64_t c, k
     int64_t best = 0, lo, hi;
     for (int i = 0; i < f->n; i++) {
         kn_affine whole, part;
-        int64_t   d = ix_gcd(c, f->coef[i]);
+        int64_t   d = kn_gcd(c, f->coef[i]);
         if (d <= 1 || d <= best) continue;
         ix_split_by(f, d, &whole, &part);
         if (!ix_affine_bounds(g, &part, &lo, &hi) || lo < 0 || hi >= d) continue;
