@@ -115,6 +115,11 @@ kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
 kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
 kn_ref kx_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
 
+/* cut_reduce.c: cell (row, chunk) of a REDUCE, or where it folds lanes the row's element; the element without registers
+ * of lanes. */
+kn_ref kx_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
+kn_ref kx_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane);
+
 /* cut_dense.c: marks c->dense; `order` has the kernel's n nodes, sources first. */
 void kx_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes);
 
