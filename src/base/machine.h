@@ -28,6 +28,7 @@ typedef struct kn_machine {
     /* Not what the CPU, but what a target makes of it: */
     bool masks; /* lanes are read under a gate as one */
     bool turns; /* a block whose rows lie side by side in memory is turned in registers, and rows are put in turns */
+    bool beside; /* what lanes are folded to of several rows are lanes of one register */
 } kn_machine;
 
 /* "avx512" "avx2" "sse2" "neon": fixed tables, on any machine. NULL: there is none of that name. */

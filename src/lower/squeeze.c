@@ -2,8 +2,8 @@
  *
  * Takes: an expanded kernel. Gives: the same, where arithmetic on tiles whose last axis a sum has used up, [4, 4, 1],
  * is on [4, 4]: by lanes, not element by element. Where rows of the tile follow one another in memory, as those of a
- * matrix with few columns, it is on all of it, [4, 3, 1] on [12]. Not for little: the sums' elements are put side by
- * side first.
+ * matrix with few columns, it is on all of it, [4, 3, 1] on [12]. Not for little, where the sums' elements are put
+ * side by side first.
  *
  * A STORE's place and value are built anew without the axes, down to sums, accumulators and what has one element. */
 #include "lower/lower.h"
@@ -155,7 +155,7 @@ static int op_alone(const kn_graph *g, kn_ref n) {
 }
 
 /* Arithmetic on numbers that such tiles go through to become x: enough of it, and a sum behind. */
-static bool is_worth_it(const kn_graph *g, kn_ref x, uint8_t *seen, kn_ref *stack) {
+static bool is_worth_it(const kn_graph *g, kn_ref x, int least, uint8_t *seen, kn_ref *stack) {
     int    ops = 0, sums = 0;
     size_t top = 0;
     stack[top++] = x;
@@ -169,7 +169,7 @@ static bool is_worth_it(const kn_graph *g, kn_ref x, uint8_t *seen, kn_ref *stac
             if (!seen[kg_at(g, n, i)]) seen[kg_at(g, n, i)] = 1, stack[top++] = kg_at(g, n, i);
     }
     while (top) seen[stack[--top]] = 0;
-    return sums && ops >= LEAST_OPS;
+    return sums && ops >= least;
 }
 
 /* Another store to memory stands below st: it would be there as it was, and built anew. */
@@ -191,7 +191,7 @@ bool kl_squeeze_sums(kl_program *p, kl_kernel *k, kn_fault *f) {
     kn_ref    *order, *from = NULL, *to = NULL;
     uint8_t   *seen = NULL;
     uint32_t   n;
-    int        m = 0;
+    int        m = 0, least = p->machine->beside ? 1 : LEAST_OPS;
     bool       ok = false, any = false;
     if (!kg_reach(g, &k->root, 1, &order, &n)) return kn_oom(f);
     for (uint32_t i = 0; i < n; i++) {
@@ -213,7 +213,7 @@ bool kl_squeeze_sums(kl_program *p, kl_kernel *k, kn_fault *f) {
     for (uint32_t i = 0; i < n && any; i++) {
         kn_ref st = order[i], at = kg_op(g, st) == KN_OP_STORE ? kg_at(g, st, 0) : 0, src[3] = {0};
         if (!at || kg_op(g, at) != KN_OP_INDEX || kg_space(g, at) != KN_GLOBAL || !has_spare_axis(g, at)) continue;
-        if (!has_spare_axis(g, kg_at(g, st, 1)) || !is_worth_it(g, kg_at(g, st, 1), seen, s.stack)) continue;
+        if (!has_spare_axis(g, kg_at(g, st, 1)) || !is_worth_it(g, kg_at(g, st, 1), least, seen, s.stack)) continue;
         bool whole = true, holds = false;
         if (!holds_store(g, st, &holds)) goto done;
         if (holds || !begin_store(&s, at)) continue;

@@ -245,13 +245,19 @@ static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     return kg_dtype(g, n) == KN_INDEX || kg_dtype(g, kg_at(g, n, 0)) == KN_INDEX;
 }
 
+/* Rows of a REDUCE that are folded together, each an element. */
+static bool ct_take_rows(kx_cut *c, kn_ref n, const kx_tile *d, int64_t first, int count) {
+    kn_ref v = kx_reduce_rows(c, n, d, first, count);
+    return v && kx_lanes(c, v, count, c->sca[n] + first);
+}
+
 static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     kn_graph *g = c->g;
     kx_tile   d, s;
     kn_ref    src[3];
     int       op = kg_op(g, n);
     kx_tile_of(c, n, &d);
-    int64_t row = e / d.lanes, lane = e % d.lanes;
+    int64_t row = e / d.lanes, lane = e % d.lanes, first;
     int     ch = ct_chunk_of(&d, lane), w = kx_chunk_width(&d, ch), from = kx_chunk_start(&d, ch);
     if (!ct_computed_alone(c, n, w)) {
         kn_ref v = kx_vec(c, n, row * d.nchunk + ch), x[KN_MAX_LANES];
@@ -270,6 +276,8 @@ static kn_ref ct_build_element(kx_cut *c, kn_ref n, int64_t e) {
     switch (op) {
     case KN_OP_LOAD: return kx_load_element(c, n, &d, row, lane);
     case KN_OP_REDUCE:
+        if ((w = kx_rows_reduced(c, n, &d, row, false, &first)) > 1)
+            return ct_take_rows(c, n, &d, first, w) ? c->sca[n][e] : 0;
         return kx_has_form(c, n) && kx_folds(c, n) ? kx_reduce_row(c, n, &d, row, ch)
                                                    : kx_reduce_element(c, n, &d, row, lane);
     case KN_OP_RESHAPE: return kx_sca(c, kg_at(g, n, 0), e);

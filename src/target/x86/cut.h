@@ -41,7 +41,8 @@ typedef struct kx_cut {
     bool      laps;          /* a row's last chunk may have lanes of the one before it: they are made twice */
     int       lanes;
     int       index;              /* what lanes of dtype index are held as: I32 or I64 */
-    kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built */
+    kn_ref  **vec, **sca, **wide; /* per node: its cells, its elements, its wide elements, as they are built; of a
+                                   * REDUCE whose rows have one element: rows that are folded together */
     kn_ref  **pair;               /* per node, that is made element by element: every second with the next, as lanes */
     kn_ref   *off;                /* per index: the scalar part of an address */
     kn_ref   *table;              /* per WHERE that looks up constants: the memory that has them */
@@ -114,11 +115,18 @@ kn_ref kx_part(kx_cut *c, kn_ref v, int w, int from, int count);
 /* Two registers of w lanes, or two scalars (1), one behind the other: where loads find both; as one register. */
 kn_ref kx_behind(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
 kn_ref kx_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w);
+/* Of what lies behind one another the even lanes of both, or the odd ones. */
+kn_ref kx_every_second(kx_cut *c, kn_ref both, int odd, int w);
 
 /* cut_reduce.c: cell (row, chunk) of a REDUCE, or where it folds lanes the row's element; the element without registers
  * of lanes. */
 kn_ref kx_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
 kn_ref kx_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane);
+/* How many rows of a REDUCE are folded together with that one, and the first of them; 1: it is folded alone. as_lanes:
+ * nobody asks for one of them alone. */
+int kx_rows_reduced(const kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, bool as_lanes, int64_t *first);
+/* Such rows as the first lanes of a register. */
+kn_ref kx_reduce_rows(kx_cut *c, kn_ref n, const kx_tile *d, int64_t first, int count);
 
 /* cut_dense.c: marks c->dense; `order` has the kernel's n nodes, sources first. */
 void kx_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes);

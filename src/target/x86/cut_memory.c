@@ -356,14 +356,6 @@ static bool cm_turns(const kx_cut *c, int dt, int w) {
     return (w > 2 && kx_alternates(c->avx512, dt, w)) || cm_unpacks(c, dt, w);
 }
 
-/* The even lanes of both, or the odd ones. */
-static kn_ref cm_every_second(kx_cut *c, kn_ref both, int odd, int w) {
-    kn_graph *g  = c->g;
-    kn_ref    at = kg_op2(g, KN_OP_MUL, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, 2));
-    if (odd) at = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), at);
-    return kg_load(g, kg_index(g, both, &at, 1));
-}
-
 /* w registers of w lanes: lane k of x[l] becomes lane l of x[k]. Of two registers, one behind the other, the even lanes
  * make one and the odd lanes the other: the lowest bit of the lane's number becomes a bit of the register's, and that
  * bit of the register's the highest of the lane's. After all of them each stands where the other did. Two registers in
@@ -380,8 +372,8 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
         for (int i = 0; i < w; i++) {
             if (i & bit) continue;
             kn_ref both = kx_behind(c, dt, x[i], x[i | bit], w);
-            x[i]        = cm_every_second(c, both, 0, w);
-            x[i | bit]  = cm_every_second(c, both, 1, w);
+            x[i]        = kx_every_second(c, both, 0, w);
+            x[i | bit]  = kx_every_second(c, both, 1, w);
         }
     return x[w - 1] != 0;
 }
@@ -406,13 +398,13 @@ static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     if (step == 2) { /* an instruction for two lanes, which need no table; the other two may be asked for as well */
         for (int k = 0; k < 2; k++)
             if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, k * w - p, w, 1)))) return 0;
-        return cm_every_second(c, kx_behind(c, dt, x[0], x[1], w), (int)p, w);
+        return kx_every_second(c, kx_behind(c, dt, x[0], x[1], w), (int)p, w);
     }
     for (int k = 0; k < step / 2; k++)
         if (!(x[k] = kg_load(g, cm_run_place(c, a, d, row, from, 2 * w * k - p + p % 2, w, 2)))) return 0;
     for (int64_t by = 2; by < step; by *= 2)
         for (int k = 0; k < step / by / 2; k++)
-            x[k] = cm_every_second(c, kx_behind(c, dt, x[2 * k], x[2 * k + 1], w), (int)(p / by % 2), w);
+            x[k] = kx_every_second(c, kx_behind(c, dt, x[2 * k], x[2 * k + 1], w), (int)(p / by % 2), w);
     return x[0];
 }
 
@@ -776,6 +768,26 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     return w > 1 ? kg_list(g, KN_OP_GROUP, put, w) : put[0];
 }
 
+/* Rows of a REDUCE that are folded together, and follow one another in memory: one STORE from `row` on, the first of
+ * `count`. *alone: there are none. */
+static kn_ref cm_store_rows(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int *count,
+                            bool *alone) {
+    kn_graph *g = c->g;
+    kn_ref    v = kg_at(g, n, 1), x, place;
+    kx_tile   t;
+    int64_t   first = 0;
+    kx_tile_of(c, v, &t);
+    *alone = kg_op(g, v) != KN_OP_REDUCE || kg_nsrc(g, n) > 2 || !a->plain || t.rank != d->rank || t.rows != d->rows;
+    *count = *alone ? 1 : kx_rows_reduced(c, v, &t, row, true, &first);
+    *alone |= *count < 2 || first != row;
+    for (int k = 1; k < *count && !*alone; k++)
+        *alone = cm_constant_part(a, d, row + k, 0) != cm_constant_part(a, d, row, 0) + k;
+    if (*alone || !(x = kx_reduce_rows(c, v, &t, row, *count))) return 0;
+    if (!(place = cm_run_place(c, a, d, row, 0, 0, *count, 1))) return 0;
+    int lanes = (int)kg_numel(g, x);
+    return kg_store(g, place, lanes > *count ? kx_part(c, x, lanes, 0, *count) : x, 0);
+}
+
 kn_ref kx_store(kx_cut *c, kn_ref n) {
     kx_tile    d;
     cm_address a  = {0};
@@ -788,9 +800,18 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
         return kn_oom(c->f), 0;
     part = c->vec[n];
     if (!c->mark[n] || c->mark[n] == 1) memset(part, 0, (size_t)(count + 1) * sizeof *part), c->mark[n] = 2;
+    for (int64_t k = 0; k < count; k++) {
+        int  rows  = 1;
+        bool alone = part[k] || d.lanes > 1;
+        if (!alone) part[k] = cm_store_rows(c, n, &a, &d, k, &rows, &alone);
+        if (alone && !part[k]) part[k] = cm_store_cell(c, n, &a, &d, k / d.nchunk, (int)(k % d.nchunk));
+        if (!part[k]) return 0;
+        for (; rows > 1 && !alone; rows--, k++) part[k + 1] = part[k];
+    }
+    int all = 0;
     for (int64_t k = 0; k < count; k++)
-        if (!part[k] && !(part[k] = cm_store_cell(c, n, &a, &d, k / d.nchunk, (int)(k % d.nchunk)))) return 0;
-    return count == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, (int)count);
+        if (!all || part[k] != part[all - 1]) part[all++] = part[k];
+    return all == 1 ? part[0] : kg_list(c->g, KN_OP_GROUP, part, all);
 }
 
 /* A hint for the lines of 64 bytes that a tile touches: one for each that a row goes on to, and none for a line's

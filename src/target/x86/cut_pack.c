@@ -46,6 +46,13 @@ kn_ref kx_join(kx_cut *c, int dtype, kn_ref low, kn_ref high, int w) {
     return kg_load(c->g, kx_run_of(c, kx_behind(c, dtype, low, high, w), 2 * w));
 }
 
+kn_ref kx_every_second(kx_cut *c, kn_ref both, int odd, int w) {
+    kn_graph *g  = c->g;
+    kn_ref    at = kg_op2(g, KN_OP_MUL, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0), kg_idx(g, 2));
+    if (odd) at = kg_op2(g, KN_OP_ADD, kg_idx(g, 1), at);
+    return kg_load(g, kg_index(g, both, &at, 1));
+}
+
 /* Scalars of which there are few are joined in registers: memory would make the load of all lanes wait for the last of
  * them. */
 static bool cp_pairs(const kx_cut *c, int dtype, int w) {

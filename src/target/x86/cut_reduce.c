@@ -57,7 +57,8 @@ static kn_ref cr_fold_flags(kx_cut *c, int op, kn_ref v, int w) {
     return cr_combine(c, op == KN_OP_AND ? KN_OP_CMPEQ : KN_OP_CMPNE, KN_BOOL, 0, all, kg_int(g, dt, ones));
 }
 
-kn_ref kx_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
+/* Cell (row, chunk); where lanes are folded the row's element, or `last` of them that are still to be combined. */
+static kn_ref cr_reduce(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, int last) {
     kn_ref  src = kg_at(c->g, n, 0), acc[8] = {0};
     int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op), dt = kx_lane_dtype(c, kg_dtype(c->g, n)), width[8], nacc = 0;
     kx_tile s;
@@ -88,7 +89,7 @@ kn_ref kx_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chu
         }
     kn_ref r = acc[0];
     for (int k = 0; k < nacc && fold && r; k++) { /* the next has half of the lanes, a quarter and so on */
-        int to = k + 1 < nacc ? width[k + 1] : 1, own = kg_dtype(c->g, n);
+        int to = k + 1 < nacc ? width[k + 1] : last, own = kg_dtype(c->g, n);
         int of = bytes && width[k] > 1 ? cr_op_of_bytes(op) : op;
         bool flags = to == 1 && width[k] >= 4 && bytes && (of == KN_OP_AND || of == KN_OP_OR);
         r = flags && kg_op(c->g, r) != KN_OP_CONST ? cr_fold_flags(c, of, r, width[k])
@@ -100,6 +101,71 @@ kn_ref kx_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chu
         if (r && k + 1 < nacc) r = cr_combine(c, to > 1 ? of : op, to > 1 ? dt : own, to > 1 ? to : 0, r, acc[k + 1]);
     }
     return r;
+}
+
+kn_ref kx_reduce_row(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
+    return cr_reduce(c, n, d, row, chunk, 1);
+}
+
+/* ---- rows that are folded together ----------------------------------------------------------------------------- */
+
+typedef struct cr_rows { /* registers that have so many lanes, `each` of a row */
+    int lanes, each;
+} cr_rows;
+
+/* Two such registers as one, of the rows of both. Half of the lanes of each row are combined with the other half, but
+ * where there is one left, or the registers are small. */
+static kn_ref cr_both(kx_cut *c, int op, kn_ref a, kn_ref b, cr_rows *r) {
+    int dt = kg_dtype(c->g, a), w = r->lanes;
+    if (r->each == 1 || !kx_alternates(c->avx512, dt, w)) return r->lanes *= 2, kx_join(c, dt, a, b, w);
+    kn_ref both = kx_behind(c, dt, a, b, w);
+    r->each /= 2;
+    return cr_combine(c, op, dt, w, kx_every_second(c, both, 0, w), kx_every_second(c, both, 1, w));
+}
+
+/* The narrowest piece of a row. */
+static int cr_last_width(const kx_tile *s) {
+    int w = s->width;
+    for (int ch = 0; ch < s->nchunk; ch++) w = KN_MIN(w, kx_chunk_width(s, ch));
+    return w;
+}
+
+int kx_rows_reduced(const kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, bool as_lanes, int64_t *first) {
+    kx_tile s;
+    int     dt = kg_dtype(c->g, n), size = kn_dsize(dt), count;
+    kx_tile_of(c, kg_at(c->g, n, 0), &s);
+    *first = row;
+    if (d->lanes != 1 || s.lanes < 2 || !kx_has_form(c, n) || dt == KN_BOOL || dt == KN_INDEX || size < 4) return 1;
+    if (cr_last_width(&s) < 2 && !as_lanes) return 1;
+    for (*first = 0;; *first += count) {
+        for (count = 1; 2 * count <= KN_MIN(c->lanes, d->rows - *first);) count *= 2;
+        if (row < *first + count) break;
+    }
+    return count * size < 16 ? 1 : count;
+}
+
+/* Each row leaves as many lanes as there are rows; two registers are combined as soon as both are there, so that few
+ * wait: of n rows log2(n) do. */
+kn_ref kx_reduce_rows(kx_cut *c, kn_ref n, const kx_tile *d, int64_t first, int count) {
+    kx_tile s;
+    int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op), least = 16 / kn_dsize(kg_dtype(c->g, n));
+    kn_ref *x = kx_slots_of(c, c->vec, n, d->rows);
+    if (!x) return 0;
+    kx_tile_of(c, kg_at(c->g, n, 0), &s);
+    x += first;
+    for (int k = 0; k < count; k++) {
+        int     last = KN_MIN(cr_last_width(&s), KN_MAX(count, least));
+        cr_rows r    = {last, last};
+        if (x[k]) continue; /* what it makes whole is combined already */
+        if (!(x[k] = cr_reduce(c, n, d, first + k, 0, last))) return 0;
+        for (int by = 1; k & by; by *= 2) {
+            kn_ref *low = x + k + 1 - 2 * by;
+            if (!(*low = cr_both(c, op, *low, low[by], &r))) return 0;
+        }
+        while (k == count - 1 && r.each > 1)
+            if (!(x[0] = cr_both(c, op, x[0], x[0], &r))) return 0;
+    }
+    return x[0];
 }
 
 kn_ref kx_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {

@@ -25,7 +25,7 @@ static bool kt_x86_runs(const kt_choice *c, kn_fault *f) {
 
 static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
     const kn_machine *half = kn_machine_named("avx2");
-    m->masks = m->turns = c->level != KX_SCALAR;
+    m->masks = m->turns = m->beside = c->level != KX_SCALAR;
     if (c->level == KX_AVX512 || m->vector_bytes <= half->vector_bytes) return;
     m->vector_bytes     = half->vector_bytes;
     m->vector_registers = half->vector_registers;
