@@ -362,19 +362,29 @@ static double halves_of_run(const ko_shape *h, int l, int64_t each) {
     return (double)(run & (run - 1) ? n * RAGGED : n);
 }
 
-/* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. */
+/* Instructions to fold the lanes of a sum into one, by halves, over all its results: `rows` each time. Of rows that are
+ * folded together two registers become one by three instructions, once each has as many lanes as there are rows. */
 static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, double rows) {
-    double results = rows, halves = 0;
+    double  results = rows, halves = 0;
+    int64_t together = 1, most = m->vector_bytes / KN_MAX(s->size, 4);
     for (int l = 0; l < h->nest->nloop; l++) {
         const kn_loop *at  = &h->nest->loop[l];
         bool           own = h->nest->origin[at->origin].closer == s->sum;
         int64_t        each = KN_MAX(m->vector_bytes / s->size, 1), w = KN_MIN(at->extent, each);
         if (!h->lane[l] && s->around >> l & 1 && !own) results *= h->extent[l];
+        if (!h->lane[l] && s->around >> l & 1 && !own && at->type == KN_AXIS_UPCAST)
+            together = kn_sat_mul(together, at->extent);
         if (own && h->run[l] > 1) halves += halves_of_run(h, l, each);
         else
             for (; at->type == KN_AXIS_GROUP_REDUCE && own && w > 1; w /= 2) halves++;
     }
-    return results * halves * (1 + s->ops); /* lanes move, and are combined */
+    while (together & (together - 1)) together &= together - 1;
+    together = KN_MIN(together, most);
+    if (!m->beside || together * s->size < 16) together = 1;
+    double shared = 0; /* of the halves */
+    for (int64_t r = together; r > 1 && shared < halves; r /= 2) shared++;
+    double each = (halves - shared) * (1 + s->ops); /* lanes move, and are combined */
+    return results * (each + (shared > 0 ? (2 + s->ops) * (double)(together - 1) / (double)together : 0));
 }
 
 /* Of one of the instructions of a load or store. */

@@ -8,6 +8,8 @@ enum {
     FOLD_MASKED = 48, /* rounds, of which the last one goes under a mask */
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
+    TILE_DOTS = 16, /* of a tile whose loops are short; of one loop half as many */
+    TILES_OF_ROWS = 16, /* beside which a last one of fewer rows takes nothing */
     TWO_ROUNDS = 40, /* at most, of which two and two are one */
     ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 3, /* that rows in one run are gone through; its registers (8 bytes: 2) */
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
@@ -122,10 +124,28 @@ static bool much_behind(const ko_view *v) {
     return one && !v->narrow && v->behind >= KO_PIECE_OPS && ko_terms(v) <= 2 * v->lanes;
 }
 
+/* Whether another loop than `first` has rows for the second of a tile's factors. */
+static bool has_second(const ko_view *v, int outputs, kn_ref closer, int first, int used) {
+    int shares;
+    return shared_rows(v, outputs, closer, first, used, false, &shares) >= 0 ||
+           shared_rows(v, outputs, closer, first, used, true, &shares) >= 0;
+}
+
+/* Rows that are folded together take the less each the more there are, a power of two: where loops are short, or there
+ * is one alone, as many as a tile of longer ones has. Of long rows the fold is little of what they take. */
+static int64_t rows_folded(const ko_view *v, int outputs, kn_ref closer, int row, int shares, int64_t had) {
+    if (!v->machine->beside || v->narrow || ko_terms(v) > DOT_ROUNDS * DOT_ROUNDS * v->lanes) return 0;
+    int64_t dots = ko_tile_registers(v) < 21 ? TILE_DOTS / 2 : TILE_DOTS, rows = had ? dots / had : dots / 2;
+    if (!had && has_second(v, outputs, closer, row, shares)) return 0;
+    while (rows & (rows - 1)) rows &= rows - 1;
+    return rows;
+}
+
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
  * the other moves with; else two loops that the same one is still along, for a few sums wait for one another. */
 static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *n, int cap) {
-    int used = -1, first = -1; /* an access that some row shares, and whose row it is */
+    int     used = -1, first = -1; /* an access that some row shares, and whose row it is */
+    int64_t had = 0;
     for (int turn = 0; turn < 2; turn++) {
         int shares = -1, best = shared_rows(v, outputs, closer, first, used, false, &shares);
         if (best < 0 && turn) best = shared_rows(v, outputs, closer, first, used, true, &shares);
@@ -134,7 +154,8 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
         int64_t          rows = narrowed[turn][KN_MIN(v->narrow, KO_WHOLE_VECTORS)];
         if (turn && ko_tile_registers(v) < 21) rows = KN_MIN(rows, 2);
         if (!turn && much_behind(v)) rows = v->lanes;
-        rows                  = ko_tile_rows(v->nest->origin[best].extent, rows);
+        int64_t beside = rows_folded(v, outputs, closer, best, shares, had), e = v->nest->origin[best].extent;
+        rows = had = beside > rows && e >= TILES_OF_ROWS * beside ? beside : ko_tile_rows(e, KN_MAX(rows, beside));
         if (rows > 1) ko_split(v, ko_position(v->nest, best, KN_AXIS_LOOP), rows, KN_AXIS_UPCAST, opts, n, cap);
         used  = shares;
         first = best;
@@ -354,7 +375,8 @@ static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) 
 static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
     int o = v->outputs - 1, at = o < 0 ? -1 : ko_position(v->nest, o, KN_AXIS_LOOP);
     if (at < 0 || !ko_may_be_lane(v, o)) return;
-    ko_split(v, at, KN_MIN(v->nest->origin[o].extent, (int64_t)ROWS_BESIDE), KN_AXIS_UPCAST, opts, n, cap);
+    int64_t rows = v->machine->beside && ko_terms(v) <= v->lanes ? TILE_DOTS / 2 : ROWS_BESIDE;
+    ko_split(v, at, KN_MIN(v->nest->origin[o].extent, rows), KN_AXIS_UPCAST, opts, n, cap);
 }
 
 /* Rows of other sums lie between this one's: some beside one another are read in order, where they are short. */
