@@ -236,8 +236,11 @@ static bool cm_gathers_apart(const kx_cut *c, int dt, int w, int64_t step) {
     return c->lanes > 1 && kn_dsize(dt) >= 4 && cm_moves_apart(dt, w, step);
 }
 
+/* A real that is as wide as a word in memory and as two in registers. */
+static bool cm_is_half(int dt) { return dt == KN_F16 || dt == KN_BF16; }
+
 static bool cm_masks_lanes(const kx_cut *c, int dt, int w) {
-    bool held = kn_dsize(dt) >= 4 || (c->avx512 && kn_is_int(dt)); /* by registers as memory has them */
+    bool held = kn_dsize(dt) >= 4 || (c->avx512 && (kn_is_int(dt) || cm_is_half(dt)));
     return c->lanes > 1 && dt != KN_BOOL && held && w * kn_dsize(dt) >= (c->avx512 ? 4 : 16);
 }
 
@@ -689,7 +692,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
     bool zero   = gate && kx_is_zero(g, kg_at(g, n, 1));
-    bool masked = cm_masks_lanes(c, dt, w) && (c->avx512 || zero); /* lanes that AVX2 leaves out are 0 */
+    bool masked = cm_masks_lanes(c, dt, w) && ((c->avx512 && !cm_is_half(dt)) || zero); /* those left out are 0 */
     if (!gathers && (!run || (!still && !masked && step == 1))) return kx_pack_elements(c, n, d, row, chunk);
     if (gathers) {
         if (kg_dtype(g, place) != KN_INDEX) place = kx_node(c, KN_OP_CAST, KN_INDEX, w, &place, 1);

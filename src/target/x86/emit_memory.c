@@ -518,6 +518,7 @@ static void el_load_masked(kx_writer *e, kn_ref n, int d, bool zero) {
         if (away) kx_put(e, kx_i2(w <= 16 ? KX_KORTESTW : KX_KORTESTQ, 0, k, k)), kx_jcc(e, KXCC_E, past);
         kx_put(e, kx_masked(el_place(e, i, kg_at(e->g, n, 0)), k, zero));
         if (away) kx_here(e, past);
+        if (kn_dsize(dt) == 2 && kn_is_float(dt)) el_load_run(e, d, dt, w, NULL);
         return;
     }
     i = kx_i3((kx_form_id)i.form, bytes, d, el_mask_of(e, gate, w, kn_dsize(dt)), KX_IN_MEM);
@@ -528,7 +529,8 @@ static void el_store_masked(kx_writer *e, kn_ref n) {
     kn_ref at = kg_at(e->g, n, 0), x = kg_at(e->g, n, 1), gate = kg_at(e->g, n, 2);
     int    dt = kg_dtype(e->g, x), w = (int)kg_numel(e->g, at), bytes = KN_MAX(16, w * kn_dsize(dt));
     if (e->avx512) {
-        int k = el_lanes_of(e, gate, w, kn_dsize(dt)), v = kx_get(e, x, bytes, e->v2, at);
+        int k = el_lanes_of(e, gate, w, kn_dsize(dt)), v = kx_get(e, x, kx_vec_bytes(e->p, at), e->v2, at);
+        v = el_as_stored(e, e->v0, v, dt, w);
         kx_put(e, kx_masked(el_place(e, kx_i2(el_masked_move(e, dt, true), bytes, KX_IN_MEM, v), at), k, false));
         return;
     }
