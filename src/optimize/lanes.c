@@ -80,6 +80,7 @@ void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
     int64_t near = v->lanes == 2 * KO_IN_TURNS && e >= v->lanes ? KO_IN_TURNS : KO_NEAR; /* sixteen of four bytes */
     if (!side_by_side(v, last) && !(v->machine->turns && lies_near(v, last, near))) return;
     int64_t width = e >= v->wide && side_by_side(v, last) ? v->wide : KN_MIN(e, v->lanes);
+    if (ko_is_held_row(v, last)) width = e;
     ko_split(v, ko_position(v->nest, last, KN_AXIS_LOOP), width, KN_AXIS_UPCAST, opts, n, cap);
 }
 

@@ -15,6 +15,7 @@ enum {
     TURNED_COLUMNS = 7, TURNED_ROUNDS = 6, /* of what is turned for lanes of sums: at most; registers of a row, more */
     SHORT_ROW = 1024, /* bytes */
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
+    HELD_ROW = 4, /* registers of a row that is computed first, and summed up then */
     FOLD_AFTER = 4 /* rounds for each lane of a register */
 };
 
@@ -402,6 +403,25 @@ static void rows_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) {
     }
 }
 
+bool ko_is_held_row(const ko_view *v, int origin) {
+    const kn_origin *row = &v->nest->origin[origin];
+    if (!v->machine->turns || v->narrow || !row->fills || row->extent > HELD_ROW * v->lanes) return false;
+    bool sum = false;
+    for (int o = v->outputs; o < v->nest->norigin; o++) sum |= v->nest->origin[o].extent == row->extent;
+    return sum;
+}
+
+/* The sum runs along a row of such a length that is all lanes: it is of the same registers. */
+static bool is_of_held_row(const ko_view *v, int own) {
+    for (int l = 0; l < v->nest->nloop; l++) {
+        const kn_loop   *at  = &v->nest->loop[l];
+        const kn_origin *row = &v->nest->origin[at->origin];
+        bool             all = at->type == KN_AXIS_UPCAST && at->extent == row->extent && ko_is_held_row(v, at->origin);
+        if (all && row->extent == v->nest->origin[own].extent) return true;
+    }
+    return false;
+}
+
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     bool           dots = lane < 0 && row >= 0;
@@ -427,6 +447,10 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         else if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
         if (few && whole_row(v, o, opts, n, cap)) continue;
+        if (lane < 0 && row < 0 && !kg_is_fold(v->g, nest->origin[o].closer) && is_of_held_row(v, o)) {
+            ko_split(v, ko_position(nest, o, KN_AXIS_REDUCE), e, KN_AXIS_GROUP_REDUCE, opts, n, cap);
+            continue;
+        }
         if (few && rounds_of(v, o, v->lanes, true, opts, n, cap)) continue;
         if (lane < 0 && row < 0 && (joined_columns(v, o, opts, n, cap) || joined_rows(v, o, opts, n, cap))) continue;
         bool fold = kg_is_fold(v->g, nest->origin[o].closer), alone = lane < 0 && row < 0; /* no other lanes, no rows */

@@ -107,6 +107,8 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin);
 /* The output loop whose numbers lie, all of them, between two terms of the sum's loop `own`, as of sums of columns of
  * which there are few: those lanes can be joined. -1: there is none. */
 int ko_columns_of(const ko_view *v, kn_ref closer, int own);
+/* The loop fills a row of a few registers that sums run along: it is all lanes, and stays in registers. */
+bool ko_is_held_row(const ko_view *v, int origin);
 /* Lanes of the reductions that the output's do not run through. */
 void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap);
 /* A loop of a sum whose terms other iterations of that row have for other terms, as of a window that goes down with the
