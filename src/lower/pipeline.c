@@ -343,7 +343,7 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         /* Optimize would be asked for nothing: as it was weighed, it is refused. */
         if (!first.narrow && first.other_ps[i] >= AS_MISJUDGED * crowded_cost(p, &best)) break;
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
-        bool longer = moves && other.choice.ps > best.choice.ps; /* of what only moves less code says little */
+        bool longer = first.arithmetic <= 0 && other.choice.ps > best.choice.ps; /* what only moves is told well */
         longer &= code_ps(p, &other) > SHARE_OF_OTHERS * code_ps(p, &best);
         if (other.g && !longer && code_cost(p, &other) < SHARE_OF_OTHERS * code_cost(p, &best))
             swap_kernels(&best, &other);
