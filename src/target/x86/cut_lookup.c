@@ -1,26 +1,28 @@
 /* cut_lookup.c - Select of x86-64: which of a few constants, chosen by bits of a number, as of a table.
  *
  * A value that WHEREs choose by some bits of one number that follow one another, constants in the end, is one of a
- * table of as many constants as a register has lanes at most. The table is LOCAL memory, filled before all loops, and
- * a load from it by a register of places is one shuffle (Render), where every choice takes a blend, and every bit a
- * test. */
+ * table of as many constants as a register has lanes at most, or two of eight bytes each. The table is LOCAL memory,
+ * filled before all loops, and a load from it by a register of places is one shuffle (Render), where every choice takes
+ * a blend, and every bit a test. */
 #include "target/x86/cut.h"
 
 enum {
     MOST_CHOICES  = 64, /* that are followed */
     LEAST_CHOICES = 3,  /* that a table is worth */
-    MOST_ENTRIES  = 16  /* lanes of four bytes */
+    MOST_ENTRIES  = 16
 };
 
 /* cond asks for one bit of a number: which, of which. */
 static bool cl_asks_bit(const kn_graph *g, kn_ref cond, kn_ref *of, int *bit) {
     kn_ref and = kg_op(g, cond) == KN_OP_CMPNE ? kg_at(g, cond, 0) : 0;
-    if (!and || kg_op(g, and) != KN_OP_AND || (kg_dtype(g, and) != KN_U32 && kg_dtype(g, and) != KN_I32)) return false;
+    int    dt  = and ? kg_dtype(g, and) : KN_VOID;
+    if (dt == KN_VOID || kg_op(g, and) != KN_OP_AND || !kn_is_int(dt) || kn_dsize(dt) < 4) return false;
     if (!kg_is_const(g, kg_at(g, cond, 1), 0) || kg_op(g, kg_at(g, and, 1)) != KN_OP_CONST) return false;
-    uint32_t mask = (uint32_t)kg_const_int(g, kg_at(g, and, 1));
+    uint64_t all  = (uint64_t)kg_const_int(g, kg_at(g, and, 1));
+    uint32_t mask = (uint32_t)all;
     *of           = kg_at(g, and, 0);
     *bit          = __builtin_ctz(mask | 1u << 31);
-    return mask && !(mask & (mask - 1));
+    return mask && !(mask & (mask - 1)) && (all == mask || kn_dsize(dt) == 4);
 }
 
 /* The bits that choose n, 0: it is no table; *of: the number's. */
@@ -67,13 +69,14 @@ static kn_ref cl_filled(kx_cut *c, kn_ref n, int w, int low, int count) {
 
 kn_ref kx_lookup(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *is) {
     kn_graph *g = c->g;
-    int       dt = kg_dtype(g, n), w = kx_chunk_width(d, chunk), low, count;
+    int       dt = kg_dtype(g, n), w = kx_chunk_width(d, chunk), size = kn_dsize(dt), low, count;
     kn_ref    of = 0, x, places;
-    uint32_t  bits = w * kn_dsize(dt) == (c->avx512 ? 64 : 32) && kn_dsize(dt) == 4 ? cl_bits_of(c, n, &of) : 0;
+    bool      has = w * size == (c->avx512 ? 64 : 32) && (size == 4 || (size == 8 && c->avx512 && kn_is_int(dt)));
+    uint32_t  bits = has ? cl_bits_of(c, n, &of) : 0;
     *is = false;
-    if (!bits) return 0;
+    if (!bits || kn_dsize(kg_dtype(g, of)) != size) return 0;
     low = __builtin_ctz(bits);
-    if (bits >> low >= (uint32_t)KN_MIN(w, MOST_ENTRIES)) return 0;
+    if (bits >> low >= (uint32_t)KN_MIN(w * size / 4, MOST_ENTRIES)) return 0;
     count = (int)(bits >> low) + 1;
     if (count & (count - 1)) return 0; /* the bits do not follow one another */
     *is = true;
@@ -81,7 +84,7 @@ kn_ref kx_lookup(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, 
     if (kg_op(g, x) == KN_OP_CONST) return cl_chosen(g, n, (uint32_t)kg_const_int(g, x));
     int    xt = kg_dtype(g, x);
     kn_ref filled, shift = kg_int(g, xt, low), mask = kg_int(g, xt, count - 1);
-    if (!c->table[n]) c->table[n] = cl_filled(c, n, w, low, count);
+    if (!c->table[n]) c->table[n] = cl_filled(c, n, w * size / 4, low, count);
     filled = c->table[n];
     if (low) x = kx_node(c, KN_OP_SHR, xt, w, (kn_ref[]){x, shift}, 2);
     x      = kx_node(c, KN_OP_AND, xt, w, (kn_ref[]){x, mask}, 2);

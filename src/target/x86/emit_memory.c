@@ -270,8 +270,22 @@ static bool el_looks_up(const kx_writer *e, kn_ref n, kn_ref places) {
     const kn_graph *g  = e->g;
     kn_ref          st = kx_root_of(g, kg_at(g, n, 0));
     int             w  = (int)kg_numel(g, n), size = kn_dsize(kg_dtype(g, n));
-    bool            own = kg_op(g, st) == KN_OP_BUFFER && kg_numel(g, st) == w && kg_nsrc(g, n) == 1;
-    return own && size == 4 && kn_dsize(kg_dtype(g, places)) == 4 && w * size >= 32;
+    bool            own = kg_op(g, st) == KN_OP_BUFFER && kg_numel(g, st) == w * size / 4 && kg_nsrc(g, n) == 1;
+    bool            two = size == 8 && w * size == 64 && e->avx512; /* registers */
+    return own && (size == 4 || two) && kn_dsize(kg_dtype(g, places)) == size && w * size >= 32;
+}
+
+/* Lanes of a table of one register, of eight bytes of two. */
+static void el_look_up(kx_writer *e, kn_ref n, kn_ref places, int d, const kx_ins *m) {
+    int bytes = kx_vec_bytes(e->p, n), x = kx_get(e, places, bytes, e->v2, n), to = d == x ? e->v0 : d;
+    if (kn_dsize(kg_dtype(e->g, n)) == 4) {
+        kx_put(e, el_like(kx_i3(KX_VPERMPS, bytes, d, x, KX_IN_MEM), m));
+        return;
+    }
+    kx_ins high = el_further(m, bytes);
+    kx_load_bits(e, to, bytes, *m);
+    kx_put(e, el_like(kx_i3(KX_VPERMT2Q, bytes, to, x, KX_IN_MEM), &high));
+    kx_move_vec(e, d, to, bytes);
 }
 
 /* Lanes from places that a register holds, under a mask that the instruction uses up: without a gate all of them.
@@ -745,7 +759,7 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
     for (int l = 0; l < w && lanes; l++)
         place[l] = spot.stack ? (int32_t)kg_const_int(g, kg_at(g, spot.stack, (uint32_t)l)) : (int32_t)(l * spot.step);
     if (spot.places && el_looks_up(e, n, spot.places))
-        kx_put(e, el_like(kx_i3(KX_VPERMPS, 4 * w, d, kx_get(e, spot.places, 4 * w, e->v2, n), KX_IN_MEM), &m));
+        el_look_up(e, n, spot.places, d, &m);
     else if (spot.places)
         el_gather(e, n, d, spot.places, 0, 0, &m);
     else if (spot.stack && (kn_dsize(dt) >= 4 || (kn_dsize(dt) == 2 && kx_tables_of(e->p, n, table))))
