@@ -30,6 +30,7 @@ enum {
 #define MANY_ROWS 1.5 /* times that five rows to seven in turns take, as they were measured */
 #define COPY 0.5 /* cycles a byte, of what is copied as it is turned */
 #define BESIDE 0.0625 /* of what loads and stores issue, that arithmetic which takes longer does not hide */
+#define UNHIDDEN 0.12 /* of the lesser of arithmetic and memory, that the other does not hide */
 
 int64_t ko_vectors(int64_t lanes, int64_t each) {
     return lanes / each + __builtin_popcountll((unsigned long long)(lanes % each));
@@ -656,6 +657,7 @@ void ko_predict(ko_model *k, const kn_nest *nest, const kn_machine *m, ko_cost *
     out->loops /= idle;
     out->ps = KN_MAX(out->arithmetic, out->memory) + out->loops + copies;
     out->ps += KN_MIN(out->arithmetic, out->issue) * BESIDE; /* of lists that take as long, the one that does less */
+    out->ps += out->unhidden = KN_MIN(out->arithmetic, out->memory) * UNHIDDEN;
 }
 
 /* ---- as text ------------------------------------------------------------------------------------------------- */

@@ -26,7 +26,8 @@ int ko_op_weight(int op);
 int ko_op_code(int op); /* operations that a body has for it: as many, but few for what waits for a divider */
 
 typedef struct ko_cost {
-    double ps;              /* of one thread: the longer of arithmetic and memory, and the loops' own steps */
+    double ps;              /* of one thread: the longer of arithmetic and memory, and the loops' own steps, */
+    double unhidden;        /* with this of the shorter, which the longer does not hide */
     double arithmetic, memory, loops;
     double issue;           /* of loads and stores, shuffles included; memory takes as long at least */
     double beyond;          /* of memory, what the caches beyond the first take: instructions know nothing of it */

@@ -366,7 +366,7 @@ static void tell_others(ko_cost *each, int n, int chosen, const ko_cost *unjoine
             if (each[l].ps > 0 && (best < 0 || each[l].ps < each[best].ps)) best = l;
         choice->other[k] = best == chosen + 1 ? -(best + 1) : best + 1;
         if (best < 0) continue;
-        choice->other_ps[k]         = each[best].ps;
+        choice->other_ps[k]         = each[best].ps - each[best].unhidden;
         choice->other_arithmetic[k] = each[best].arithmetic;
         each[best].ps               = 0; /* is told */
     }
@@ -427,7 +427,7 @@ int ko_choose(kn_graph *g, kn_ref sink, const kn_machine *m, ko_choice *choice, 
         }
         tell_others(each, v.outputs + 1, lane, &unjoined, choice);
         choice->took       = lane + 2;
-        choice->ps         = c.ps;
+        choice->ps         = c.ps - c.unhidden;
         choice->arithmetic = c.arithmetic;
         choice->beyond     = c.beyond;
     }
