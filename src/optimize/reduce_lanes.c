@@ -16,7 +16,8 @@ enum {
     SHORT_ROW = 1024, /* bytes */
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
     HELD_ROW = 4, /* registers of a row that is computed first, and summed up then */
-    FOLD_AFTER = 4 /* rounds for each lane of a register */
+    FOLD_AFTER = 4, /* rounds for each lane of a register */
+    TERMS_BESIDE = 4, ROUNDS_OF_FEW = 4 /* for lanes of a sum whose rows are folded together */
 };
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
@@ -78,6 +79,7 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
         last = o;
     }
     int64_t least = v->machine->turns ? KN_MIN(v->lanes / 2, (int64_t)ENOUGH_TERMS) : v->lanes / 2;
+    if (v->machine->beside && rounds >= ROUNDS_OF_FEW) least = KN_MIN(least, (int64_t)TERMS_BESIDE);
     if (rounds >= FOLD_AFTER * v->lanes) least = 2;
     if (last < 0 || v->nest->origin[last].extent < least) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
