@@ -278,6 +278,7 @@ static double code_ps(const kl_program *p, const kl_kernel *k) {
 #define SHARE_BEYOND 0.3
 #define SHARE_OF_WIDER 0.9
 #define SHARE_OF_OTHERS 0.85
+#define SHARE_OF_APART 0.95 /* of the same lanes, with no rows joined: they ask the caches for the same */
 enum { WAIT = 16 /* instructions */ };
 #define LONGER 1.5 /* times as long as what does not spill: it is not taken to save a few that are made again */
 static bool goes_by_code(const kl_program *p, const kl_kernel *k) {
@@ -345,7 +346,8 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
         fit_lanes(p, &whole, first.other[i], &best, &other, run, last, &own);
         bool longer = first.arithmetic <= 0 && other.choice.ps > best.choice.ps; /* what only moves is told well */
         longer &= code_ps(p, &other) > SHARE_OF_OTHERS * code_ps(p, &best);
-        if (other.g && !longer && code_cost(p, &other) < SHARE_OF_OTHERS * code_cost(p, &best))
+        double share = first.other[i] < 0 ? SHARE_OF_APART : SHARE_OF_OTHERS;
+        if (other.g && !longer && code_cost(p, &other) < share * code_cost(p, &best))
             swap_kernels(&best, &other);
         drop_try(p, &other);
     }
