@@ -9,6 +9,7 @@ enum {
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     TILE_DOTS = 16, /* of a tile whose loops are short; of one loop half as many */
+    FOLDED_ROUNDS = 16, /* registers of a row, beside which its fold is worth more rows */
     TILES_OF_ROWS = 16, /* beside which a last one of fewer rows takes nothing */
     TWO_ROUNDS = 40, /* at most, of which two and two are one */
     ROUNDS_OF_ROWS = 16, ROWS_OF_ONE = 3, /* that rows in one run are gone through; its registers (8 bytes: 2) */
@@ -137,7 +138,7 @@ static bool has_second(const ko_view *v, int outputs, kn_ref closer, int first, 
 /* Rows that are folded together take the less each the more there are, a power of two: where loops are short, or there
  * is one alone, as many as a tile of longer ones has. Of long rows the fold is little of what they take. */
 static int64_t rows_folded(const ko_view *v, int outputs, kn_ref closer, int row, int shares, int64_t had) {
-    if (!v->machine->beside || v->narrow || ko_terms(v) > DOT_ROUNDS * DOT_ROUNDS * v->lanes) return 0;
+    if (!v->machine->beside || v->narrow || ko_terms(v) > FOLDED_ROUNDS * v->lanes) return 0;
     int64_t dots = ko_tile_registers(v) < 21 ? TILE_DOTS / 2 : TILE_DOTS, rows = had ? dots / had : dots / 2;
     if (!had && has_second(v, outputs, closer, row, shares)) return 0;
     while (rows & (rows - 1)) rows &= rows - 1;

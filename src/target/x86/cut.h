@@ -125,7 +125,7 @@ kn_ref kx_reduce_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int
 /* How many rows of a REDUCE are folded together with that one, and the first of them; 1: it is folded alone. as_lanes:
  * nobody asks for one of them alone. */
 int kx_rows_reduced(const kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, bool as_lanes, int64_t *first);
-/* Such rows as the first lanes of a register. */
+/* Such rows as a register of as many lanes. */
 kn_ref kx_reduce_rows(kx_cut *c, kn_ref n, const kx_tile *d, int64_t first, int count);
 
 /* cut_dense.c: marks c->dense; `order` has the kernel's n nodes, sources first. */

@@ -787,8 +787,7 @@ static kn_ref cm_store_rows(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         *alone = cm_constant_part(a, d, row + k, 0) != cm_constant_part(a, d, row, 0) + k;
     if (*alone || !(x = kx_reduce_rows(c, v, &t, row, *count))) return 0;
     if (!(place = cm_run_place(c, a, d, row, 0, 0, *count, 1))) return 0;
-    int lanes = (int)kg_numel(g, x);
-    return kg_store(g, place, lanes > *count ? kx_part(c, x, lanes, 0, *count) : x, 0);
+    return kg_store(g, place, x, 0);
 }
 
 kn_ref kx_store(kx_cut *c, kn_ref n) {

@@ -144,26 +144,24 @@ int kx_rows_reduced(const kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, bo
     return count * size < 16 ? 1 : count;
 }
 
-/* Each row leaves as many lanes as there are rows; two registers are combined as soon as both are there, so that few
- * wait: of n rows log2(n) do. */
+/* Each row leaves as many lanes as there are rows at most; two registers are combined as soon as both are there, so that
+ * few wait: of n rows log2(n) do. */
 kn_ref kx_reduce_rows(kx_cut *c, kn_ref n, const kx_tile *d, int64_t first, int count) {
     kx_tile s;
-    int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op), least = 16 / kn_dsize(kg_dtype(c->g, n));
-    kn_ref *x = kx_slots_of(c, c->vec, n, d->rows);
+    int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op);
+    kn_ref *x  = kx_slots_of(c, c->vec, n, d->rows);
     if (!x) return 0;
     kx_tile_of(c, kg_at(c->g, n, 0), &s);
+    int last = KN_MIN(cr_last_width(&s), count);
     x += first;
     for (int k = 0; k < count; k++) {
-        int     last = KN_MIN(cr_last_width(&s), KN_MAX(count, least));
-        cr_rows r    = {last, last};
+        cr_rows r = {last, last};
         if (x[k]) continue; /* what it makes whole is combined already */
         if (!(x[k] = cr_reduce(c, n, d, first + k, 0, last))) return 0;
         for (int by = 1; k & by; by *= 2) {
             kn_ref *low = x + k + 1 - 2 * by;
             if (!(*low = cr_both(c, op, *low, low[by], &r))) return 0;
         }
-        while (k == count - 1 && r.each > 1)
-            if (!(x[0] = cr_both(c, op, x[0], x[0], &r))) return 0;
     }
     return x[0];
 }
