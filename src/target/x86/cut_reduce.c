@@ -144,8 +144,8 @@ int kx_rows_reduced(const kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, bo
     return count * size < 16 ? 1 : count;
 }
 
-/* Each row leaves as many lanes as there are rows at most; two registers are combined as soon as both are there, so that
- * few wait: of n rows log2(n) do. */
+/* Each row leaves as many lanes as there are rows at most; two registers are combined as soon as both are there, so
+ * that few wait: of n rows log2(n) do. */
 kn_ref kx_reduce_rows(kx_cut *c, kn_ref n, const kx_tile *d, int64_t first, int count) {
     kx_tile s;
     int     op = (int)kg_field(c->g, n, KN_F_REDUCE_op);
