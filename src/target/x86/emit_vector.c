@@ -649,7 +649,7 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         kx_put(e, kx_i2(form, most, d, v));
     else
         kx_move_vec(e, d, v, bytes);
-    if (dt == KN_F16 && st != KN_F16) {
+    if (dt == KN_F16 && st != KN_F16 && !e->p->value[n].unrounded) {
         kx_put(e, kx_imm(kx_i2(KX_VCVTPS2PH, bytes, d, d), 0));
         kx_put(e, kx_i2(KX_VCVTPH2PS, bytes, d, d));
     }

@@ -452,6 +452,15 @@ static bool pl_is_effect(const kx_plan *p, kn_ref n) {
     return op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, n);
 }
 
+/* The CAST to f16 of lanes that the STORE alone takes, to memory; 0: it takes none. */
+static kn_ref pl_rounded_there(const kx_plan *p, kn_ref store) {
+    const kn_graph *g = p->g;
+    kn_ref          x = kg_at(g, store, 1);
+    bool            cast = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CAST;
+    if (!cast || kg_dtype(g, x) != KN_F16 || !kx_is_lanes(g, x) || p->value[x].uses != 1) return 0;
+    return kx_is_cell(g, kg_at(g, store, 0)) || p->value[store].part ? 0 : x;
+}
+
 static void pl_count_uses(kx_plan *p) {
     kn_ref o[KX_MAX_OPERANDS];
     for (uint32_t i = p->n; i-- > 0;) {
@@ -466,6 +475,10 @@ static void pl_count_uses(kx_plan *p) {
             p->value[o[k]].needed = true;
             p->value[o[k]].uses++;
         }
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = kg_op(p->g, p->list[i]) == KN_OP_STORE ? pl_rounded_there(p, p->list[i]) : 0;
+        if (x) p->value[x].unrounded = true;
     }
 }
 

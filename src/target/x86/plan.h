@@ -19,6 +19,7 @@ typedef struct kx_value {
     bool     needed;      /* emitted */
     bool     folded;      /* stands in its one user */
     bool     whole;       /* an integer: something looks at what its register has above its bits */
+    bool     unrounded;   /* INS: lanes CAST to f16 for one STORE to memory, which rounds */
     bool     step;        /* INS: a running sum over the loop of its RANGE */
     bool     inverts;     /* NOT of a comparison of floats, or of AVX-512: one of the other predicate */
     uint8_t  under;       /* AND of bools: 1 + the source that is a comparison, made under the other as its mask;
