@@ -458,7 +458,7 @@ static kn_ref pl_rounded_there(const kx_plan *p, kn_ref store) {
     kn_ref          x = kg_at(g, store, 1);
     bool            cast = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CAST;
     if (!cast || kg_dtype(g, x) != KN_F16 || !kx_is_lanes(g, x) || p->value[x].uses != 1) return 0;
-    return kx_is_cell(g, kg_at(g, store, 0)) || p->value[store].part ? 0 : x;
+    return pl_is_effect(p, store) && !kx_is_cell(g, kg_at(g, store, 0)) ? x : 0; /* no load has it of a register */
 }
 
 static void pl_count_uses(kx_plan *p) {
