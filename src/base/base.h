@@ -80,6 +80,11 @@ static inline bool kn_add_ok(int64_t a, int64_t b, int64_t *r) {
 int64_t kn_sat_add(int64_t a, int64_t b);
 int64_t kn_sat_mul(int64_t a, int64_t b);
 int64_t kn_gcd(int64_t a, int64_t b); /* of their magnitudes; 0 of two 0 */
+/* The largest power of two that is not above n; n below 1: as it is. */
+static inline int64_t kn_pow2_within(int64_t n) {
+    while (n > 0 && n & (n - 1)) n &= n - 1;
+    return n;
+}
 /* Division that rounds towards minus infinity; x / 0 = 0 and x mod 0 = x, as the dialect says. */
 int64_t kn_floor_div(int64_t a, int64_t b);
 int64_t kn_floor_mod(int64_t a, int64_t b);

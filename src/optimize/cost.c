@@ -379,8 +379,7 @@ static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, 
         else
             for (; at->type == KN_AXIS_GROUP_REDUCE && own && w > 1; w /= 2) halves++;
     }
-    while (together & (together - 1)) together &= together - 1;
-    together = KN_MIN(together, most);
+    together = KN_MIN(kn_pow2_within(together), most);
     if (!m->beside || together * s->size < 16) together = 1;
     double shared = 0; /* of the halves */
     for (int64_t r = together; r > 1 && shared < halves; r /= 2) shared++;

@@ -9,6 +9,7 @@ enum {
     SHORT_CODE = 80, /* products of vectors */
     ROWS_BESIDE = 4, /* of sums of one register */
     TILE_DOTS = 16, /* of a tile whose loops are short; of one loop half as many */
+    DOT_REGISTERS = 21, /* that a tile of four by four takes */
     FOLDED_ROUNDS = 16, /* registers of a row, beside which its fold is worth more rows */
     TILES_OF_ROWS = 16, /* beside which a last one of fewer rows takes nothing */
     TWO_ROUNDS = 40, /* at most, of which two and two are one */
@@ -139,10 +140,9 @@ static bool has_second(const ko_view *v, int outputs, kn_ref closer, int first, 
  * is one alone, as many as a tile of longer ones has. Of long rows the fold is little of what they take. */
 static int64_t rows_folded(const ko_view *v, int outputs, kn_ref closer, int row, int shares, int64_t had) {
     if (!v->machine->beside || v->narrow || ko_terms(v) > FOLDED_ROUNDS * v->lanes) return 0;
-    int64_t dots = ko_tile_registers(v) < 21 ? TILE_DOTS / 2 : TILE_DOTS, rows = had ? dots / had : dots / 2;
+    int64_t dots = ko_tile_registers(v) < DOT_REGISTERS ? TILE_DOTS / 2 : TILE_DOTS;
     if (!had && has_second(v, outputs, closer, row, shares)) return 0;
-    while (rows & (rows - 1)) rows &= rows - 1;
-    return rows;
+    return kn_pow2_within(had ? dots / had : dots / 2);
 }
 
 /* Four by four, or by two where registers are few, where the reduction is of two factors, each still along loops that
@@ -156,7 +156,7 @@ static void dot_tile(ko_view *v, int outputs, kn_ref closer, kn_opt *opts, int *
         if (best < 0) return;
         static const int narrowed[2][KO_WHOLE_VECTORS + 1] = {{4, 4, 2, 2, 1}, {4, 2, 2, 1, 1}};
         int64_t          rows = narrowed[turn][KN_MIN(v->narrow, KO_WHOLE_VECTORS)];
-        if (turn && ko_tile_registers(v) < 21) rows = KN_MIN(rows, 2);
+        if (turn && ko_tile_registers(v) < DOT_REGISTERS) rows = KN_MIN(rows, 2);
         if (!turn && much_behind(v)) rows = v->lanes;
         int64_t beside = rows_folded(v, outputs, closer, best, shares, had), e = v->nest->origin[best].extent;
         rows = had = beside > rows && e >= TILES_OF_ROWS * beside ? beside : ko_tile_rows(e, KN_MAX(rows, beside));

@@ -138,7 +138,7 @@ int kx_rows_reduced(const kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, bo
     if (d->lanes != 1 || s.lanes < 2 || !kx_has_form(c, n) || dt == KN_BOOL || dt == KN_INDEX || size < 4) return 1;
     if (cr_last_width(&s) < 2 && !as_lanes) return 1;
     for (*first = 0;; *first += count) {
-        for (count = 1; 2 * count <= KN_MIN(c->lanes, d->rows - *first);) count *= 2;
+        count = (int)kn_pow2_within(KN_MIN(c->lanes, d->rows - *first));
         if (row < *first + count) break;
     }
     return count * size < 16 ? 1 : count;

@@ -452,13 +452,14 @@ static bool pl_is_effect(const kx_plan *p, kn_ref n) {
     return op == KN_OP_PREFETCH || op == KN_OP_END || pl_is_loop(p->g, n);
 }
 
-/* The CAST to f16 of lanes that the STORE alone takes, to memory; 0: it takes none. */
+/* The CAST to f16 of lanes that the STORE alone takes, to memory, which rounds; 0: there is none. */
 static kn_ref pl_rounded_there(const kx_plan *p, kn_ref store) {
     const kn_graph *g = p->g;
     kn_ref          x = kg_at(g, store, 1);
     bool            cast = kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_CAST;
     if (!cast || kg_dtype(g, x) != KN_F16 || !kx_is_lanes(g, x) || p->value[x].uses != 1) return 0;
-    return pl_is_effect(p, store) && !kx_is_cell(g, kg_at(g, store, 0)) ? x : 0; /* no load has it of a register */
+    bool memory = pl_is_effect(p, store) && !kx_is_cell(g, kg_at(g, store, 0)); /* an effect: no register has it */
+    return memory ? x : 0;
 }
 
 static void pl_count_uses(kx_plan *p) {
