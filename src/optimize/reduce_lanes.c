@@ -7,6 +7,7 @@ enum {
     SUM_CODE = 128, FOLD_CODE = 768, /* operations in all rounds of a row: of a sum, of a fold */
     FOLD_MASKED = 48, /* rounds, of which the last one goes under a mask */
     SHORT_CODE = 80, /* products of vectors */
+    FEW_ROUNDS = 32, /* registers of all rows, each read once */
     ROWS_BESIDE = 4, /* of sums of one register */
     TILE_DOTS = 16, /* of a tile whose loops are short; of one loop half as many */
     DOT_REGISTERS = 21, /* that a tile of four by four takes */
@@ -19,7 +20,8 @@ enum {
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
     HELD_ROW = 4, /* registers of a row that is computed first, and summed up then */
     FOLD_AFTER = 4, /* rounds for each lane of a register */
-    TERMS_BESIDE = 4, ROUNDS_OF_FEW = 4 /* for lanes of a sum whose rows are folded together */
+    TERMS_BESIDE = 4, /* for lanes of a sum whose rows are folded together; one less where that is a mask's, */
+    ROUNDS_OF_FEW = 3 /* and rounds of them */
 };
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
@@ -72,6 +74,8 @@ static int turned_columns(const ko_view *v, kn_ref closer, int own, int64_t *apa
     return -1;
 }
 
+static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
+
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     int     last = -1;
     int64_t rounds = 1; /* of the loops around the last one: its lanes meet behind them all */
@@ -81,7 +85,8 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
         last = o;
     }
     int64_t least = v->machine->turns ? KN_MIN(v->lanes / 2, (int64_t)ENOUGH_TERMS) : v->lanes / 2;
-    if (v->machine->beside && rounds >= ROUNDS_OF_FEW) least = KN_MIN(least, (int64_t)TERMS_BESIDE);
+    int64_t few   = TERMS_BESIDE - (masks_rounds(v) && !v->ngate);
+    if (v->machine->beside && rounds >= ROUNDS_OF_FEW) least = KN_MIN(least, few);
     if (rounds >= FOLD_AFTER * v->lanes) least = 2;
     if (last < 0 || v->nest->origin[last].extent < least) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
@@ -201,8 +206,6 @@ static int sum_around(const ko_view *v) {
     }
     return out;
 }
-
-static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
 
 /* Behind a bound that moves a little one lane or two are left over, or nearly a register where all that moves it meets;
  * a mask of lanes that lie apart takes longer. */
@@ -375,12 +378,20 @@ static bool columns_between(ko_view *v, int own, kn_opt *opts, int *n, int cap) 
     return at >= 0 && ko_split(v, at, v->nest->origin[column].extent, KN_AXIS_UPCAST, opts, n, cap);
 }
 
-/* Sums of one register each: some beside one another. */
+/* Sums of one register each: some beside one another, of the last loop. Where those of one are folded together more,
+ * of the loops around it too. */
 static void few_rows_of(ko_view *v, kn_opt *opts, int *n, int cap) {
-    int o = v->outputs - 1, at = o < 0 ? -1 : ko_position(v->nest, o, KN_AXIS_LOOP);
-    if (at < 0 || !ko_may_be_lane(v, o)) return;
-    int64_t rows = v->machine->beside && ko_terms(v) <= v->lanes ? TILE_DOTS / 2 : ROWS_BESIDE;
-    ko_split(v, at, KN_MIN(v->nest->origin[o].extent, rows), KN_AXIS_UPCAST, opts, n, cap);
+    bool    folded = v->machine->beside && ko_terms(v) <= v->lanes;
+    int64_t rows   = folded ? TILE_DOTS / 2 : ROWS_BESIDE;
+    for (int l = 0; l < v->nest->nloop && folded; l++)
+        if (v->nest->loop[l].type == KN_AXIS_UPCAST) rows /= v->nest->loop[l].extent;
+    for (int o = v->outputs, last = folded ? 0 : o - 1; o-- > last && o >= 0 && rows > 1;) {
+        int at = ko_position(v->nest, o, KN_AXIS_LOOP);
+        if (at < 0 || !ko_may_be_lane(v, o)) continue;
+        int64_t some = KN_MIN(v->nest->origin[o].extent, rows);
+        ko_split(v, at, some, KN_AXIS_UPCAST, opts, n, cap);
+        rows /= some;
+    }
 }
 
 /* Rows of other sums lie between this one's: some beside one another are read in order, where they are short. */
@@ -573,6 +584,20 @@ static bool takes_two_rounds(const ko_view *v, int first, int last) {
     return kn_is_float(dt) && kn_dsize(dt) >= 4 && e >= 4 && e <= TWO_ROUNDS && vectors_of_tile(v) >= KO_TILE_ROWS;
 }
 
+/* Rounds beside lanes of the sum, with all rows of the tile not much code. */
+static bool rounds_are_few(const ko_view *v, int first, int last) {
+    int64_t rounds = 1, rows = 1;
+    bool    lanes = false;
+    for (int l = 0; l < v->nest->nloop; l++) {
+        const kn_loop *at = &v->nest->loop[l];
+        bool           of = at->origin >= first && at->origin < last;
+        lanes |= of && at->type == KN_AXIS_GROUP_REDUCE && at->extent <= v->lanes;
+        if (at->type == KN_AXIS_UPCAST) rows = kn_sat_mul(rows, at->extent);
+        if (of && at->type == KN_AXIS_REDUCE) rounds = kn_sat_mul(rounds, at->extent);
+    }
+    return lanes && v->machine->beside && rounds <= KO_SHORT_SUM && kn_sat_mul(rounds, rows) <= FEW_ROUNDS;
+}
+
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     /* for what the copies load; a narrower tile leaves more of them */
     bool    room = v->machine->vector_registers >= 32 && v->narrow < KO_WHOLE_VECTORS;
@@ -584,6 +609,7 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
         for (; last < v->nest->norigin && v->nest->origin[last].closer == v->nest->origin[first].closer; last++)
             terms = kn_sat_mul(terms, v->nest->origin[last].extent);
         bool alone = is_alone(v, first) || (last - first == 1 && has_terms_in_order(v, first));
+        if (rounds_are_few(v, first, last)) terms = 1;
         if (v->ops > KO_PIECE_OPS && !alone) continue;
         if (terms > (alone ? KN_MAX(most, few) : most)) {
             bool    all    = true;

@@ -195,11 +195,14 @@ static kn_ref co_held(const kn_graph *g, kn_ref x) {
                : x;
 }
 
+static bool co_is_chosen(const kn_graph *g, kn_ref x) {
+    return kg_op(g, x) == KN_OP_INS && kg_field(g, x, KN_F_INS_op) == KN_OP_WHERE;
+}
+
 /* What it chooses was chosen by the same flags, as of a load that has lanes left out: rule where_in_then, which ends
  * before there are lanes of registers. */
 static bool co_same_choice(const kn_graph *g, const kn_ref *src) {
-    bool chosen = kg_op(g, src[1]) == KN_OP_INS && kg_field(g, src[1], KN_F_INS_op) == KN_OP_WHERE;
-    return chosen && kg_at(g, src[1], 0) == src[0];
+    return co_is_chosen(g, src[1]) && kg_at(g, src[1], 0) == src[0];
 }
 
 kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n) {
@@ -281,6 +284,18 @@ void kx_find_sums(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
+/* Of what one mask leaves of two, if it puts what changes nothing in place of the others, the op is what it leaves of
+ * that of all: so it is taken once. */
+static kn_ref co_chosen_once(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src) {
+    const kn_graph *g = c->g;
+    if (!co_is_chosen(g, src[0]) || !co_is_chosen(g, src[1])) return 0;
+    kn_ref let = kg_at(g, src[0], 0), alt = kg_at(g, src[0], 2);
+    if (let != kg_at(g, src[1], 0) || alt != kg_at(g, src[1], 2)) return 0;
+    if (op == KN_OP_ADD ? !kx_is_zero(g, alt) : op != KN_OP_MAX && op != KN_OP_MIN) return 0;
+    kn_ref all = kx_node(c, op, dtype, lanes, (kn_ref[]){kg_at(g, src[0], 1), kg_at(g, src[1], 1)}, 2);
+    return kx_node(c, KN_OP_WHERE, dtype, lanes, (kn_ref[]){let, all, alt}, 3);
+}
+
 kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     kn_graph *g  = c->g;
     int       op = kg_op(g, n), dt = lanes ? kx_lane_dtype(c, kg_dtype(g, n)) : kg_dtype(g, n);
@@ -293,5 +308,6 @@ kn_ref kx_alu(kx_cut *c, kn_ref n, int lanes, const kn_ref *src, uint32_t k) {
     if (op == KN_OP_CAST && dt == KN_BOOL) return kx_refuse(c, n, "a bool is made by the rule cast_to_bool"), 0;
     if (lanes && op == KN_OP_CAST && st == KN_F32 && co_is_narrow(dt) && dt != KN_F16 && kg_op(g, src[0]) == KN_OP_INS)
         return co_retyped(c, src[0], dt, lanes);
-    return kx_node(c, op, dt, lanes, src, (int)k);
+    kn_ref once = lanes && k == 2 ? co_chosen_once(c, op, dt, lanes, src) : 0;
+    return once ? once : kx_node(c, op, dt, lanes, src, (int)k);
 }
