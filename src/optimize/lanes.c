@@ -13,6 +13,7 @@ enum {
     PAGED_ROWS = 128, PAGED_VECTORS = 16, /* rows whole pages apart; registers of their sums */
     SUM_ROWS = 4, /* of short rows of sums, */
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
+    DIVIDED_OPS = 16, /* in a body of which quotients and roots set the pace */
     FEW_OPS = 4, /* in a body that is little */
     MOST_PEELED = 3, /* loops that gates cut in pieces */
     MOST_ALONG  = 2 * KO_MOST_PARTS + 1, /* parts along one of them, alone */
@@ -581,6 +582,12 @@ static int64_t even_rows(int64_t extent, int64_t most) {
     return extent % rows ? (extent + tiles - 1) / tiles : rows;
 }
 
+/* Little but quotients and roots, one of another: of two registers, in that order, they take turns so that a divider
+ * is idle; of four they do not (docs/decisions-measured.md). */
+static bool waits_for_dividers(const ko_view *v) {
+    return v->divided > 1 && v->ops <= DIVIDED_OPS && v->machine->vector_registers >= 32;
+}
+
 void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -645,6 +652,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v, lane)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
+    if (!sums && row < 0 && w == v->wide && waits_for_dividers(v)) w = KN_MIN(e / v->lanes, 4) * v->lanes;
     kn_opt masked = {.op = KN_OPT_SPLIT, .axis = at, .arg = w, .target = KN_AXIS_UPCAST, .tail = KN_TAIL_MASK};
     if (!product || by_rows || !masks_rest(v, lane, row, w) || !ko_push(v, masked, opts, n, cap))
         ko_split(v, at, KN_MIN(w, e), KN_AXIS_UPCAST, opts, n, cap);

@@ -43,6 +43,7 @@ typedef struct ko_view {
     int        outputs; /* origins that ENDs close: they come first */
     int        ops, work; /* that compute values, not indices; what a body has for them (ko_op_code) */
     int        behind; /* of `work` what stands in no reduction */
+    int        divided; /* operations that take a divider */
     kn_ref     tile;    /* the END whose loops may carry lanes, 0 none */
     bool       streams; /* memory sets the pace: a line of each buffer a round */
     kn_str    *refused; /* what was refused, a line each; NULL: not asked for */
