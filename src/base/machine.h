@@ -24,7 +24,8 @@ typedef struct kn_machine {
     int64_t alu_per_cycle, fma_per_cycle; /* vector operations; loads of an FMA's operands keep up */
     int64_t launch_ps;                    /* of a kernel */
     bool    whole; /* vectors of 64 bytes are one operation and one load each, where other machines make two of them */
-    int64_t announces; /* bytes that a kernel moves up to which stores are faster if their lines are asked for before */
+    /* Bytes that a kernel moves from which, and up to which, stores are faster if their lines are asked for before. */
+    int64_t announces_from, announces;
     /* Not what the CPU, but what a target makes of it: */
     bool masks; /* lanes are read under a gate as one */
     bool turns; /* a block whose rows lie side by side in memory is turned in registers, and rows are put in turns */

@@ -223,7 +223,8 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     double        all = 0;
     if (lane < 0 || !loops_store(v) || c->arithmetic > c->memory) return;
     for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
-    if (all - c->bytes[KN_L1] - c->stored[KN_L1] > (double)v->machine->announces) return;
+    double moved = all - c->bytes[KN_L1] - c->stored[KN_L1];
+    if (moved < (double)v->machine->announces_from || moved > (double)v->machine->announces) return;
     bool   far = to[KN_L3] > to[KN_L1], much = 2 * all > 3 * (double)v->machine->cache[KN_L2];
     double at_l2 = to[KN_L2] + to[KN_DRAM], beside = to[KN_L1];
     *(nearly_fits(v, all) ? &at_l2 : &beside) += to[KN_L3];
