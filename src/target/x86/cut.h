@@ -38,6 +38,7 @@ typedef struct kx_cut {
     kn_fault *f;
     kn_arena  arena;
     bool      avx512, pairs; /* pairs: two lanes may be a chunk */
+    bool      whole;         /* units take 64 bytes (kn_machine) */
     bool      laps;          /* a row's last chunk may have lanes of the one before it: they are made twice */
     int       lanes;
     int       index;              /* what lanes of dtype index are held as: I32 or I64 */

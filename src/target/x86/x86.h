@@ -17,8 +17,8 @@ static inline int kx_held_bytes(bool avx512, int dtype) {
     return kn_is_float(dtype) ? KN_MAX(kn_dsize(dtype), 4) : kn_dsize(dtype);
 }
 
-/* Select's last part (cut.c). bytes: of a vector register, 0: scalars only. */
-bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, int bytes, kn_fault *f);
+/* Select's last part (cut.c). bytes: of a vector register, 0: scalars only; whole: as kn_machine has it. */
+bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, bool whole, int bytes, kn_fault *f);
 
 /* Rows that are put in turns, lane by lane, at most, and lanes of sixteen that are loaded by shuffles; fewer lanes lie
  * less apart. */
