@@ -612,7 +612,10 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         if (nest->origin[nest->loop[l].origin].closer == v->tile) end = l;
     /* windows of bytes and words, whose lanes are put in one by one: a line is left when all is done there */
     bool far = sums && row < 0 && 2 * v->lanes >= v->machine->vector_bytes && lies_far(v, lane);
-    if (far) w = KN_MIN(e, v->lanes / 4);
+    /* rows that fill a stage each: inside the loop of what is stored of a row all would fill theirs once for each */
+    bool stays = nest->origin[lane].staged && at != end && row < 0;
+    if (stays) w = KN_MIN(e, v->lanes);
+    else if (far) w = KN_MIN(e, v->lanes / 4);
     else if (at != end)
         ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = at, .arg = end}, opts, n, cap);
     at = ko_position(nest, lane, -1);
@@ -649,7 +652,7 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     }
     if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_much(v, lane, w) || row_that_stays(v, lane)))
         w = e;
-    if (row < 0 && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v, lane)) * v->lanes;
+    if (row < 0 && !stays && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v, lane)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */
     if (!sums && row < 0 && w == v->wide && waits_for_dividers(v)) w = KN_MIN(e / v->lanes, 4) * v->lanes;

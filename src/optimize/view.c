@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { FEW_TERMS = 16, STAGED_FEW = 16 };
+enum { FEW_TERMS = 16, STAGED_FEW = 32 };
 
 /* Iterations of the loops around n, which stands in `reduce` (0: in none). */
 static double trips_of(const ko_view *v, kn_ref n, kn_ref reduce) {
