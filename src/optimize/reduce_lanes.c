@@ -20,8 +20,8 @@ enum {
     ENOUGH_TERMS = 12, /* of bytes or words, for lanes of a sum: registers hold more */
     HELD_ROW = 4, /* registers of a row that is computed first, and summed up then */
     FOLD_AFTER = 4, /* rounds for each lane of a register */
-    TERMS_BESIDE = 4, /* for lanes of a sum whose rows are folded together; one less where that is a mask's, */
-    ROUNDS_OF_FEW = 3 /* and rounds of them */
+    TERMS_BESIDE = 4, /* for lanes of a sum whose rows are folded together; three under a mask, two of words */
+    ROUNDS_OF_FEW = 2 /* and rounds of them */
 };
 
 /* Lanes for a reduction of that extent: what is left over goes in pieces, so that a short one needs no loop. */
@@ -85,7 +85,9 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
         last = o;
     }
     int64_t least = v->machine->turns ? KN_MIN(v->lanes / 2, (int64_t)ENOUGH_TERMS) : v->lanes / 2;
-    int64_t few   = TERMS_BESIDE - (masks_rounds(v) && !v->ngate);
+    bool    pairs = !v->ngate; /* of words and what is wider: one load of two */
+    for (int i = 0; i < v->naccess; i++) pairs &= kn_dsize(kg_dtype(v->g, v->access[i].node)) >= 4;
+    int64_t few = pairs ? 2 : TERMS_BESIDE - (masks_rounds(v) && !v->ngate);
     if (v->machine->beside && rounds >= ROUNDS_OF_FEW) least = KN_MIN(least, few);
     if (rounds >= FOLD_AFTER * v->lanes) least = 2;
     if (last < 0 || v->nest->origin[last].extent < least) return false;
