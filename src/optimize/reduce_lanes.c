@@ -6,6 +6,7 @@ enum {
     SHORT_REST = 2, /* lanes */
     SUM_CODE = 128, FOLD_CODE = 768, /* operations in all rounds of a row: of a sum, of a fold */
     FOLD_MASKED = 48, /* rounds, of which the last one goes under a mask */
+    SHARED_ROUNDS = 4, /* of a long loop, whose terms a tile's rows share */
     SHORT_CODE = 80, /* products of vectors */
     FEW_ROUNDS = 32, /* registers of all rows, each read once */
     ROWS_BESIDE = 4, /* of sums of one register */
@@ -529,14 +530,20 @@ static bool is_alone(const ko_view *v, int origin) {
     return true;
 }
 
+/* Rows of the loop `row` share terms of the sum's loop o: what one reads another reads a few rounds later. */
+static bool share_terms(const ko_view *v, int row, int o) {
+    for (int i = 0; i < v->naccess; i++) {
+        int64_t next = ko_stride_in(v, &v->access[i], row), term = ko_stride_in(v, &v->access[i], o);
+        if (term < 0) term = -term; /* a gradient goes through the windows from their ends */
+        bool moves = next > 1 && next < INT64_MAX && term > 1 && term < INT64_MAX; /* and not as lanes do */
+        if (moves && term % next == 0 && term / next <= KO_SHARED_APART) return true;
+    }
+    return false;
+}
+
 int ko_shared_terms(const ko_view *v, int row) {
     for (int o = v->nest->norigin; o-- > v->outputs;)
-        for (int i = 0; i < v->naccess && v->nest->origin[o].extent <= 2 * KO_SHORT_SUM; i++) {
-            int64_t next = ko_stride_in(v, &v->access[i], row), term = ko_stride_in(v, &v->access[i], o);
-            if (term < 0) term = -term; /* a gradient goes through the windows from their ends */
-            bool    moves = next > 1 && next < INT64_MAX && term > 1 && term < INT64_MAX; /* and not as lanes do */
-            if (moves && term % next == 0 && term / next <= KO_SHARED_APART) return o;
-        }
+        if (v->nest->origin[o].extent <= 2 * KO_SHORT_SUM && share_terms(v, row, o)) return o;
     return -1;
 }
 
@@ -600,6 +607,26 @@ static bool rounds_are_few(const ko_view *v, int first, int last) {
     return lanes && v->machine->beside && rounds <= KO_SHORT_SUM && kn_sat_mul(rounds, rows) <= FEW_ROUNDS;
 }
 
+/* A loop of the sum that is too long to be all copies, of which a tile's rows share terms: a few rounds are, where
+ * registers have room for what they read. -1: there is none. */
+static int partly_shared(const ko_view *v, int first, int last) {
+    int64_t vectors = vectors_of_tile(v), lanes = 1;
+    for (int l = 0; l < v->nest->nloop; l++) {
+        if (v->nest->loop[l].type == KN_AXIS_GROUP_REDUCE) return -1;
+        if (v->nest->loop[l].type == KN_AXIS_UPCAST) lanes = v->nest->loop[l].extent;
+    }
+    for (int l = 0; l < v->nest->nloop && v->machine->turns; l++) {
+        const kn_loop *at = &v->nest->loop[l];
+        int64_t        read = kn_sat_mul(at->extent + SHARED_ROUNDS - 1, ko_lane_vectors(v, lanes));
+        if (at->type != KN_AXIS_UPCAST || at->extent <= KO_SHARED_APART) continue;
+        if (vectors + read > ko_tile_registers(v)) continue;
+        for (int o = first; o < last; o++)
+            if (v->nest->origin[o].extent > 2 * KO_SHORT_SUM && !ko_is_gated(v, o) && share_terms(v, at->origin, o))
+                return o;
+    }
+    return -1;
+}
+
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     /* for what the copies load; a narrower tile leaves more of them */
     bool    room = v->machine->vector_registers >= 32 && v->narrow < KO_WHOLE_VECTORS;
@@ -627,7 +654,10 @@ void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
             int64_t code  = e > 2 * KO_SHORT_SUM ? INT64_MAX : kn_sat_mul(e, vectors_of_tile(v));
             bool    gates = code <= SHORT_CODE && ko_is_gated(v, last - 1);
             bool    known = code <= 2 * SHORT_CODE && is_decided(v, last - 1); /* half of the copies add nothing */
-            if (room && (((e <= KO_SHORT_SUM || gates) && last - first > 1) || known))
+            int     part  = room && !some ? partly_shared(v, first, last) : -1;
+            if (part >= 0)
+                ko_split(v, ko_position(v->nest, part, KN_AXIS_REDUCE), SHARED_ROUNDS, KN_AXIS_UNROLL, opts, n, cap);
+            else if (room && (((e <= KO_SHORT_SUM || gates) && last - first > 1) || known))
                 ko_split(v, at, e, KN_AXIS_UNROLL, opts, n, cap);
             else if (product && !some && takes_two_rounds(v, first, last))
                 ko_split(v, at, 2, KN_AXIS_UNROLL, opts, n, cap);
