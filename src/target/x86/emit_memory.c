@@ -608,7 +608,7 @@ static void el_part(kx_writer *e, kn_ref n, kn_ref v, int from) {
         kx_put(e, held == 8 ? kx_i2(KX_VMOVQ_R, 0, d, x) : kx_i2(KX_VMOVD_ST, 0, d, x));
         if (dt == KN_BOOL)
             kx_put(e, kx_imm(kx_i2(KX_ANDI, 4, d, 0), 1));
-        else
+        else if (e->p->value[n].whole)
             kx_extend(e, d, dt);
     }
     kx_done(e, n, d);
