@@ -11,8 +11,10 @@
 /* Where bytes are found. */
 typedef enum kn_level { KN_L1, KN_L2, KN_L3, KN_DRAM, KN_LEVELS } kn_level;
 
-/* Elements from the first to the last of which the lanes of one register are loaded, as parts of one address. */
-enum { KN_PLACES_APART = 1 << 24 };
+/* What targets that turn lanes in registers do, and Optimize counts on: elements from the first to the last of which
+ * the lanes of one register are loaded, as parts of one address; rows that are put in turns, lane by lane, as they are
+ * stored, at most, and as far apart sixteen lanes are loaded by shuffles; how far fewer lanes, by one a register. */
+enum { KN_PLACES_APART = 1 << 24, KN_IN_TURNS = 8, KN_NEAR = 4 };
 
 typedef struct kn_machine {
     char    name[24];

@@ -219,8 +219,8 @@ static double beside(const ko_shape *h, const ko_site *s, const kn_machine *m, i
 /* The largest distance of lanes that a load has shuffled to their places: sixteen one by one take more, but in a
  * block. */
 static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
-    if (m->vector_bytes < 64) return KO_NEAR / 2;
-    return s->size == 4 && h->nest->loop[lane].extent >= 16 && !beside(h, s, m, lane) ? KO_IN_TURNS : KO_NEAR;
+    if (m->vector_bytes < 64) return KN_NEAR / 2;
+    return s->size == 4 && h->nest->loop[lane].extent >= 16 && !beside(h, s, m, lane) ? KN_IN_TURNS : KN_NEAR;
 }
 
 /* What jumps so little that registers are made of whole ones by shuffles: rows of a store, whose lanes lie in turns
@@ -228,9 +228,9 @@ static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, i
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
     double rows = m->turns ? step_bytes(h, s, lane) / s->size : 0;
     bool   words = !s->store && s->size == 2 && m->mask_registers;
-    if ((s->narrow && !words) || rows > KO_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
+    if ((s->narrow && !words) || rows > KN_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
     if (s->store && s->gate) return 0;
-    if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KO_NEAR ? rows + SPREAD : 0;
+    if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KN_NEAR ? rows + SPREAD : 0;
     bool halves = rows == 2 || rows == 4;
     if (!s->store && s->size == 2) return words ? rows : halves || rows == 8 ? 0 : WORDS;
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;

@@ -72,7 +72,7 @@ static bool places_of(const ko_view *v, const ko_access *a, const int *loop, con
  * computed takes long. Others that are far apart are put in turns where they are stored. */
 static bool rows_from_anywhere(const ko_view *v, const int64_t *place, int64_t e) {
     bool takes = v->work >= KO_PIECE_OPS || !(e & (e - 1));
-    return takes && ko_places_span(place, e) <= KO_NEAR * e;
+    return takes && ko_places_span(place, e) <= KN_NEAR * e;
 }
 
 /* What a register's lanes read lies in a few runs. */

@@ -78,7 +78,7 @@ void ko_side_lanes(ko_view *v, kn_ref closer, kn_opt *opts, int *n, int cap) {
         if (v->nest->origin[o].closer == closer) last = o;
     if (last < 0 || v->nest->origin[last].carried || v->nest->origin[last].extent < 2) return;
     int64_t e = v->nest->origin[last].extent;
-    int64_t near = v->lanes == 2 * KO_IN_TURNS && e >= v->lanes ? KO_IN_TURNS : KO_NEAR; /* sixteen of four bytes */
+    int64_t near = v->lanes == 2 * KN_IN_TURNS && e >= v->lanes ? KN_IN_TURNS : KN_NEAR; /* sixteen of four bytes */
     if (!side_by_side(v, last) && !(v->machine->turns && lies_near(v, last, near))) return;
     int64_t width = e >= v->wide && side_by_side(v, last) ? v->wide : KN_MIN(e, v->lanes);
     if (ko_is_held_row(v, last)) width = e;
@@ -164,7 +164,7 @@ static int64_t turned_factor(const ko_view *v, int lane, int row, int64_t w) {
         kn_ref           p = kg_at(v->g, a->node, 0);
         int64_t          s = ko_stride_in(v, a, lane);
         if (!a->reduce || !s) continue;
-        bool rows = s > KO_NEAR && ko_stride_in(v, a, v->outputs) == 1 && !ko_stride_in(v, a, row);
+        bool rows = s > KN_NEAR && ko_stride_in(v, a, v->outputs) == 1 && !ko_stride_in(v, a, row);
         if (!rows || slot >= 0 || kg_op(v->g, p) != KN_OP_PARAM) return -1;
         slot = kg_field(v->g, p, KN_F_PARAM_slot);
     }
@@ -192,7 +192,7 @@ static int64_t halves_of(const ko_view *v, int lane, int row, int64_t w) {
  * there: of a few rounds, since all of them store under the mask. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent;
-    if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane, KO_NEAR)) return false;
+    if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane, KN_NEAR)) return false;
     return halves_of(v, lane, row, e % w) > halves_of(v, lane, row, w) && panel_of(v, lane, row, w) < 0;
 }
 
@@ -329,7 +329,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
     if (bytes && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
     /* of a few rows whole registers are shuffled from as few runs */
-    if (v->machine->turns && v->lanes <= 2 * KO_BLOCK && *rows <= KO_NEAR && v->machine->mask_registers)
+    if (v->machine->turns && v->lanes <= 2 * KO_BLOCK && *rows <= KN_NEAR && v->machine->mask_registers)
         *w = KN_MIN(KN_MAX(*w, v->lanes), v->nest->origin[lane].extent);
     return ko_tile_registers(v) >= 2 * b;
 }

@@ -89,10 +89,9 @@ typedef struct kn_nest {
     bool ordered; /* a GLOBAL store is read again in the kernel: only loops around all of it may be shared by threads */
 } kn_nest;
 
-/* Rows of lanes that are put in turns as they are stored, at most; elements from lane to lane that take a shuffle a
- * register; rows and lanes of bytes that registers turn; terms of a window from one row's to the next one's, which
- * registers hold until then. */
-enum { KO_IN_TURNS = 8, KO_NEAR = 4, KO_BYTE_BLOCK = 16, KO_SHARED_APART = 3 };
+/* Rows and lanes of bytes that registers turn; terms of a window from one row's to the next one's, which registers hold
+ * until then. */
+enum { KO_BYTE_BLOCK = 16, KO_SHARED_APART = 3 };
 
 /* Ranges that Expand turns into shape. */
 static inline bool ko_is_lane(int type) { return type == KN_AXIS_UPCAST || type == KN_AXIS_GROUP_REDUCE; }

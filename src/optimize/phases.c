@@ -13,7 +13,7 @@ enum {
 
 /* Numbers of that loop after which x asks for the same; 1: it does not. */
 static int64_t period_of(const ko_view *v, kn_ref x, int origin) {
-    int64_t by = ko_period(v->g, x, v->nest->origin[origin].range, KO_NEAR);
+    int64_t by = ko_period(v->g, x, v->nest->origin[origin].range, KN_NEAR);
     return by ? by < 0 ? -by : by : 1;
 }
 
@@ -46,7 +46,7 @@ static int64_t gathered_factor(const ko_view *v, int lane) {
         kn_ref           p = kg_at(v->g, a->node, 0);
         int64_t          s = ko_stride_in(v, a, lane);
         bool             rows = false;
-        if (!a->reduce || kg_op(v->g, p) != KN_OP_PARAM || s <= KO_NEAR || s == INT64_MAX) continue;
+        if (!a->reduce || kg_op(v->g, p) != KN_OP_PARAM || s <= KN_NEAR || s == INT64_MAX) continue;
         for (int o = 0; o < v->outputs; o++) rows |= o != lane && ko_stride_in(v, a, o) != 0;
         int64_t all = kn_sat_mul(ko_terms(v), v->nest->origin[lane].extent);
         int64_t bytes = kn_sat_mul(all, kn_dsize(kg_dtype(v->g, p)));

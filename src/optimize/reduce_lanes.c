@@ -93,7 +93,7 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     if (rounds >= FOLD_AFTER * v->lanes) least = 2;
     if (last < 0 || v->nest->origin[last].extent < least) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
-    int64_t most  = full && v->machine->mask_registers ? KO_NEAR : 1; /* shuffled from runs */
+    int64_t most  = full && v->machine->mask_registers ? KN_NEAR : 1; /* shuffled from runs */
     if (full && ko_columns_of(v, closer, last) >= 0) most = v->lanes;
     int64_t apart;
     bool    deep = v->nest->origin[last].extent > TURNED_ROUNDS * v->lanes && v->machine->turns;
@@ -205,7 +205,7 @@ static int sum_around(const ko_view *v) {
     }
     for (int i = 0; i < v->naccess && out >= 0; i++) { /* more than adding up pays for lanes one by one */
         int64_t s = ko_stride_in(v, &v->access[i], out);
-        if (s < 0 || (s > KO_NEAR && !v->ops)) return -1;
+        if (s < 0 || (s > KN_NEAR && !v->ops)) return -1;
     }
     return out;
 }
@@ -459,7 +459,7 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
         int64_t e    = nest->origin[o].extent;
         int64_t apart = 0;
         int     turned = dots ? turned_columns(v, nest->origin[o].closer, o, &apart) : -1;
-        bool    many = turned >= 0 && apart > KO_NEAR, few = dots && !many && few_rounds(v, e);
+        bool    many = turned >= 0 && apart > KN_NEAR, few = dots && !many && few_rounds(v, e);
         if (many) turned_tile(v, turned, opts, n, cap);
         else if (dots) dot_tile(v, v->outputs, v->tile, opts, n, cap); /* a few rows share each vector that is loaded */
         dots = false;
@@ -579,7 +579,7 @@ static bool has_terms_in_order(const ko_view *v, int own) {
     for (int i = 0; i < v->naccess && lane >= 0 && v->machine->turns; i++)
         if (ko_stride_in(v, &v->access[i], own) == 1 &&
             ko_stride_in(v, &v->access[i], lane) == v->nest->origin[own].extent)
-            return v->nest->origin[own].extent <= KO_IN_TURNS;
+            return v->nest->origin[own].extent <= KN_IN_TURNS;
     return false;
 }
 

@@ -106,7 +106,7 @@ static bool sums_few(const ko_view *v) {
 
 const kn_origin *ko_rows_in_turns(const ko_view *v, const ko_access *a, int lane) {
     int64_t s = ko_stride_in(v, a, lane);
-    if (!a->stored || !v->machine->turns || s < 2 || s > KO_IN_TURNS || !sums_few(v)) return NULL;
+    if (!a->stored || !v->machine->turns || s < 2 || s > KN_IN_TURNS || !sums_few(v)) return NULL;
     int64_t e = v->nest->origin[lane].extent;
     if (e < v->lanes && (2 * e < v->lanes || e & (e - 1))) return NULL; /* half a register is turned as well */
     for (int o = 0; o < v->outputs; o++)

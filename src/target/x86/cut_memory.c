@@ -330,7 +330,7 @@ static bool cm_interleave(kx_cut *c, int dt, kn_ref *x, int count, int w) {
     kn_ref    run = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
     for (int of = count, by; of > 1; of /= by) {
         by         = of % 2 ? of : 2;
-        kn_ref far = kg_op2(g, KN_OP_MUL, run, kg_idx(g, by)), put[KX_IN_TURNS];
+        kn_ref far = kg_op2(g, KN_OP_MUL, run, kg_idx(g, by)), put[KN_IN_TURNS];
         for (int i = 0; i < count; i++) {
             if (i % of >= of / by) continue;
             kn_ref all = kg_buffer(g, c->next_local++, (int64_t)by * w, dt, 0, KN_LOCAL);
@@ -385,7 +385,7 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
  * of the others share. 0: they do not lie so, or not all in the buffer. */
 static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
     kn_graph *g = c->g;
-    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[KX_IN_TURNS / 2];
+    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[KN_IN_TURNS / 2];
     int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, n);
     int64_t   step = a->coef[d->rank - 1], p = cm_constant_part(a, d, row, from) & (step - 1);
     if ((step != 4 && step != 8 && (step != 2 || w > 2)) || kn_dsize(dt) < 4) return 0;
@@ -466,7 +466,7 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     kn_graph *g = c->g;
     int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, kg_at(g, n, 1));
     int64_t   first, next, step = a->coef[d->rank - 1];
-    bool      turns = step > 1 && step <= KX_IN_TURNS && step < w && kx_interleaves(c->avx512, dt, (int)step, w);
+    bool      turns = step > 1 && step <= KN_IN_TURNS && step < w && kx_interleaves(c->avx512, dt, (int)step, w);
     int       count = turns ? (int)step : w, n_put = 0;
     kn_ref    x[KN_MAX_LANES], y[KN_MAX_LANES], put[KN_MAX_LANES];
     for (*known = false; !*known && (turns || cm_turns(c, dt, count)); count /= 2)

@@ -11,7 +11,7 @@
 bool kx_interleaves(bool avx512, int dtype, int rows, int64_t lanes) {
     int size = kn_dsize(dtype);
     if (dtype == KN_INDEX || dtype == KN_BOOL || kx_held_bytes(avx512, dtype) != size) return false;
-    if (rows > KX_IN_TURNS || lanes * size < 16) return false;
+    if (rows > KN_IN_TURNS || lanes * size < 16) return false;
     return size >= (avx512 ? 1 : 4) || (rows == 2 && lanes * size == 16);
 }
 

@@ -294,7 +294,7 @@ static kn_ref pl_local(const kx_plan *p, kn_ref n, int64_t *at, int64_t *step) {
     if (kg_op(p->g, b) != KN_OP_BUFFER || kg_field(p->g, b, KN_F_BUFFER_space) != KN_LOCAL) return 0;
     kx_address_of(p->g, place, &a);
     bool gate = kg_nsrc(p->g, n) > (op == KN_OP_STORE ? 2 : 1);
-    bool far  = a.step < 1 || a.step > (op == KN_OP_STORE ? KX_IN_TURNS : 2);
+    bool far  = a.step < 1 || a.step > (op == KN_OP_STORE ? KN_IN_TURNS : 2);
     *at       = gate || a.off || a.places || far ? -1 : a.disp;
     *step     = a.step;
     return b;

@@ -169,7 +169,7 @@ void kx_fold_logic(kx_plan *p);
 
 /* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane; the bits that a NEG of
  * floats inverts. */
-enum { KX_MAX_TABLES = KX_IN_TURNS };
+enum { KX_MAX_TABLES = KN_IN_TURNS };
 typedef struct kx_table {
     uint8_t bytes, at[64];
 } kx_table;

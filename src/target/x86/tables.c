@@ -27,7 +27,7 @@ int kx_find_places(int *place, int w, int step, int run, int before) {
 
 int kx_most_apart(bool avx512, int size, int w) {
     if (!avx512) return size == 4 ? 2 : 1;
-    return w >= 16 ? KX_IN_TURNS : KX_APART;
+    return w >= 16 ? KN_IN_TURNS : KN_NEAR;
 }
 
 int kx_runs_at(const kx_plan *p, kn_ref load, int32_t *place, int *each, int32_t *start) {
@@ -110,7 +110,7 @@ static int tb_of_load(const kx_plan *p, kn_ref load, kx_table *out) {
     bool masked = kg_nsrc(g, load) == 3 && kx_is_lanes(g, kg_at(g, load, 2));
     if (a.places || size < 2 || w * size < 16) return 0;
     if (size == 2 && (masked || (!a.stack && a.step < 3))) return 0; /* emit_narrow.c does that */
-    if (masked && (a.step < 2 || a.step > KX_APART)) return 0;
+    if (masked && (a.step < 2 || a.step > KN_NEAR)) return 0;
     if (a.stack) return tb_places(p, load, w, size, out);
     if (a.step == -1 && w > 4) {
         for (int l = 0; l < w; l++) at[l] = w - 1 - l;

@@ -20,10 +20,6 @@ static inline int kx_held_bytes(bool avx512, int dtype) {
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only; whole: as kn_machine has it. */
 bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, bool whole, int bytes, kn_fault *f);
 
-/* Rows that are put in turns, lane by lane, at most, and lanes of sixteen that are loaded by shuffles; fewer lanes lie
- * less apart. */
-enum { KX_IN_TURNS = 8, KX_APART = 4 };
-
 /* Slots of the LOCAL buffers that Select adds, from here on: lanes by way of memory. */
 #define KX_LOCALS ((int64_t)1 << 40)
 /* Bytes and words are shuffled into sixteen bytes of a register if they lie within so many (emit_narrow.c). */
