@@ -124,6 +124,8 @@ static inline bool kn_is_float(int dt) { return kn_dtypes[dt].kind == 'F'; }
 static inline bool kn_is_int(int dt) { return kn_dtypes[dt].kind == 'I' || kn_dtypes[dt].kind == 'U'; }
 int kn_op_by_name(const char *name, size_t len);    /* -1: none */
 int kn_dtype_by_name(const char *name, size_t len); /* -1: none */
+/* Roots and quotients of floats, which units compute one after the other, lanes or not. */
+static inline bool kn_takes_divider(int op) { return op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT; }
 static inline bool kn_is_alu(int op) { return kn_ops[op].cls >= KN_CLS_UNARY && kn_ops[op].cls <= KN_CLS_TERNARY; }
 static inline bool kn_is_movement(int op) { return kn_ops[op].cls == KN_CLS_MOVEMENT; }
 bool kn_is_commutative(int op);

@@ -147,11 +147,10 @@ static kn_ref squeeze(kl_squeeze *s, kn_ref root) {
     return s->now[root];
 }
 
-/* What n takes alone where lanes would share it: roots and quotients of floats come one after the other. */
+/* What n takes alone where lanes would share it. */
 static int op_alone(const kn_graph *g, kn_ref n) {
-    int op = kg_op(g, n), weight = ko_op_weight(op);
-    return (op == KN_OP_SQRT || op == KN_OP_RECIP || op == KN_OP_DIV) && kn_is_float(kg_dtype(g, n)) ? 2 * weight
-                                                                                                     : weight;
+    int op = kg_op(g, n);
+    return ko_op_weight(op) * (kn_takes_divider(op) ? 2 : 1);
 }
 
 /* Arithmetic on numbers that such tiles go through to become x: enough of it, and a sum behind. */

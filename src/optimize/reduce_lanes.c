@@ -77,6 +77,13 @@ static int turned_columns(const ko_view *v, kn_ref closer, int own, int64_t *apa
 
 static bool masks_rounds(const ko_view *v) { return v->machine->masks && v->machine->mask_registers; }
 
+/* Terms that are enough for lanes of a sum whose rows are folded together. */
+static int64_t terms_beside(const ko_view *v) {
+    bool pairs = !v->ngate; /* of words and what is wider: one load of two */
+    for (int i = 0; i < v->naccess; i++) pairs &= kn_dsize(kg_dtype(v->g, v->access[i].node)) >= 4;
+    return pairs ? 2 : TERMS_BESIDE - (masks_rounds(v) && !v->ngate);
+}
+
 bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
     int     last = -1;
     int64_t rounds = 1; /* of the loops around the last one: its lanes meet behind them all */
@@ -86,10 +93,8 @@ bool ko_reduce_lanes(const ko_view *v, kn_ref closer, int *origin) {
         last = o;
     }
     int64_t least = v->machine->turns ? KN_MIN(v->lanes / 2, (int64_t)ENOUGH_TERMS) : v->lanes / 2;
-    bool    pairs = !v->ngate; /* of words and what is wider: one load of two */
-    for (int i = 0; i < v->naccess; i++) pairs &= kn_dsize(kg_dtype(v->g, v->access[i].node)) >= 4;
-    int64_t few = pairs ? 2 : TERMS_BESIDE - (masks_rounds(v) && !v->ngate);
-    if (v->machine->beside && rounds >= ROUNDS_OF_FEW) least = KN_MIN(least, few);
+    int64_t few   = v->machine->beside && rounds >= ROUNDS_OF_FEW ? terms_beside(v) : least;
+    least = KN_MIN(least, few);
     if (rounds >= FOLD_AFTER * v->lanes) least = 2;
     if (last < 0 || v->nest->origin[last].extent < least) return false;
     bool    moves = false, full = v->nest->origin[last].extent >= v->lanes;
@@ -494,6 +499,14 @@ void ko_sums_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap)
     }
 }
 
+/* The loop whose numbers are the tile's lanes: the last one of its; -1: there is no tile. */
+static int lanes_of_tile(const ko_view *v) {
+    int lane = -1;
+    for (int l = 0; l < v->nest->nloop; l++)
+        if (v->nest->loop[l].type == KN_AXIS_UPCAST) lane = l;
+    return lane;
+}
+
 /* Vectors of the tile. */
 static int64_t vectors_of_tile(const ko_view *v) {
     int64_t n = 1, lanes = 1;
@@ -572,10 +585,8 @@ static int shared_with_tile(const ko_view *v, int first, int last, bool *all) {
 /* The lanes' terms lie side by side, one lane's behind the other's: copies of the sum, where not much is computed in
  * each, share the registers that are loaded of them. */
 static bool has_terms_in_order(const ko_view *v, int own) {
-    int lane = -1;
+    int l = lanes_of_tile(v), lane = l < 0 ? -1 : v->nest->loop[l].origin;
     if (v->work > KO_PIECE_OPS) return false;
-    for (int l = 0; l < v->nest->nloop; l++)
-        if (v->nest->loop[l].type == KN_AXIS_UPCAST) lane = v->nest->loop[l].origin;
     for (int i = 0; i < v->naccess && lane >= 0 && v->machine->turns; i++)
         if (ko_stride_in(v, &v->access[i], own) == 1 &&
             ko_stride_in(v, &v->access[i], lane) == v->nest->origin[own].extent)
@@ -610,11 +621,10 @@ static bool rounds_are_few(const ko_view *v, int first, int last) {
 /* A loop of the sum that is too long to be all copies, of which a tile's rows share terms: a few rounds are, where
  * registers have room for what they read. -1: there is none. */
 static int partly_shared(const ko_view *v, int first, int last) {
-    int64_t vectors = vectors_of_tile(v), lanes = 1;
-    for (int l = 0; l < v->nest->nloop; l++) {
+    int     lane    = lanes_of_tile(v);
+    int64_t vectors = vectors_of_tile(v), lanes = lane < 0 ? 1 : v->nest->loop[lane].extent;
+    for (int l = 0; l < v->nest->nloop; l++)
         if (v->nest->loop[l].type == KN_AXIS_GROUP_REDUCE) return -1;
-        if (v->nest->loop[l].type == KN_AXIS_UPCAST) lanes = v->nest->loop[l].extent;
-    }
     for (int l = 0; l < v->nest->nloop && v->machine->turns; l++) {
         const kn_loop *at = &v->nest->loop[l];
         int64_t        read = kn_sat_mul(at->extent + SHARED_ROUNDS - 1, ko_lane_vectors(v, lanes));

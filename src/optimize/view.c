@@ -41,11 +41,6 @@ static kn_ref reduction_of(const ko_view *v, kn_ref x) {
     return in;
 }
 
-static bool takes_divider(const kn_graph *g, kn_ref x) {
-    int op = kg_op(g, x);
-    return (op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT) && kn_is_float(kg_dtype(g, x));
-}
-
 bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
     kn_ref  *order;
     uint32_t n;
@@ -59,7 +54,7 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
         int code = value ? ko_op_code(kg_op(v->g, x)) : 0;
         v->work += code;
         v->behind += code && !reduction_of(v, x) ? code : 0;
-        v->divided += value && takes_divider(v->g, x);
+        v->divided += value && kn_takes_divider(kg_op(v->g, x));
         v->byte_products |= kg_op(v->g, x) == KN_OP_MUL && held_bytes(v->g, x) == 1 && kg_dtype(v->g, x) != KN_BOOL;
         if (kg_op(v->g, x) == KN_OP_LOAD && kg_nsrc(v->g, x) == 3 && v->ngate < KN_COUNT(v->gate))
             v->gate[v->ngate++] = kg_at(v->g, x, 2);

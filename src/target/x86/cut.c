@@ -483,8 +483,8 @@ static void ct_find_depths(kx_cut *c, const kn_ref *order, uint32_t n) {
     }
 }
 
-bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, bool whole, int bytes, kn_fault *f) {
-    kx_cut   c = {.g = g, .f = f, .avx512 = avx512, .whole = whole, .size = kg_count(g), .next_local = KX_LOCALS,
+bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool whole, int bytes, kn_fault *f) {
+    kx_cut   c = {.g = g, .f = f, .avx512 = bytes == 64, .whole = whole, .size = kg_count(g), .next_local = KX_LOCALS,
                   .root = *root};
     kn_ref  *order;
     uint32_t n;

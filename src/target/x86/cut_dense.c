@@ -98,11 +98,10 @@ void kx_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
         }
     } while (more);
     for (uint32_t i = 0; i < n; i++) {
-        int  op   = kg_op(g, order[i]);
-        bool slow = op == KN_OP_DIV || op == KN_OP_RECIP || op == KN_OP_SQRT; /* by lanes, but where units are whole */
+        int op = kg_op(g, order[i]);
         if (op == KN_OP_BUFFER) c->dense[order[i]] = 0;
         if (!c->dense[order[i]] || !kn_is_alu(op) || op == KN_OP_CAST) continue;
-        ops += !slow ? 1 : c->whole ? DENSE_LEAST : 0;
+        ops += !kn_takes_divider(op) ? 1 : c->whole ? DENSE_LEAST : 0; /* half of a unit takes half of the lanes */
     }
     if (ops < DENSE_LEAST) memset(c->dense, 0, c->size);
 }

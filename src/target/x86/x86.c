@@ -37,7 +37,7 @@ static void kt_x86_fit(const kt_choice *c, kn_machine *m) {
 
 static bool kt_x86_cut(kn_graph *g, kn_ref *root, const kt_choice *c, kn_fault *f) {
     int bytes = c->level == KX_AVX512 ? 64 : c->level == KX_AVX2 ? 32 : 0;
-    return kx_cut_kernel(g, root, bytes == 64, c->whole, bytes, f);
+    return kx_cut_kernel(g, root, c->whole, bytes, f);
 }
 
 static bool kt_x86_render(const kn_graph *g, kn_ref linear, const char *symbol, const kt_choice *c, kt_output *out,

@@ -18,7 +18,7 @@ static inline int kx_held_bytes(bool avx512, int dtype) {
 }
 
 /* Select's last part (cut.c). bytes: of a vector register, 0: scalars only; whole: as kn_machine has it. */
-bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool avx512, bool whole, int bytes, kn_fault *f);
+bool kx_cut_kernel(kn_graph *g, kn_ref *root, bool whole, int bytes, kn_fault *f);
 
 /* Slots of the LOCAL buffers that Select adds, from here on: lanes by way of memory. */
 #define KX_LOCALS ((int64_t)1 << 40)
