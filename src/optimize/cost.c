@@ -20,7 +20,8 @@ enum {
     EXTRACT     = 2, /* and to store one; */
     PAIRS       = 4, /* lanes at most that are joined in registers, after the first */
     RAGGED      = 3, /* times that to store them where lanes are no whole vectors, but a half, a quarter and so on */
-    SPREAD      = 2 /* cycles until a mask of lanes is one of what lies between them as well */
+    A_JUMP      = 1, /* cycles behind a gate, */
+    SPREAD      = 2 /* and cycles until a mask of lanes is one of what lies between them as well */
 };
 
 #define A_RUN 1.75 /* cycles for one of several that a register of words is shuffled from, */
@@ -223,6 +224,19 @@ static int most_near(const ko_shape *h, const ko_site *s, const kn_machine *m, i
     return s->size == 4 && h->nest->loop[lane].extent >= 16 && !beside(h, s, m, lane) ? KN_IN_TURNS : KN_NEAR;
 }
 
+/* Cycles for the gate of a load whose lanes are shuffled: a jump, and a mask of what lies between the lanes as well,
+ * but where that is a number, as all that its lanes' comparisons ask for are lanes as well, or copies. */
+static double with_gate(const ko_shape *h, const ko_site *s, int lane) {
+    for (int k = 0; k < KO_LIMITS; k++) {
+        if (!(s->limit[k] & h->origin[lane])) continue;
+        for (int l = 0; l < h->nest->nloop; l++) {
+            bool known = h->lane[l] || h->nest->loop[l].type == KN_AXIS_UNROLL || h->extent[l] <= 1;
+            if (s->limit[k] & h->origin[l] && !known) return SPREAD;
+        }
+    }
+    return s->gate ? A_JUMP : 0;
+}
+
 /* What jumps so little that registers are made of whole ones by shuffles: rows of a store, whose lanes lie in turns
  * without a gap; registers that a load's lanes are in. 0: it is not so. */
 static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m, int lane) {
@@ -230,7 +244,8 @@ static double in_turns(const ko_shape *h, const ko_site *s, const kn_machine *m,
     bool   words = !s->store && s->size == 2 && m->mask_registers;
     if ((s->narrow && !words) || rows > KN_IN_TURNS || rows >= h->extent[lane] || s->down & h->origin[lane]) return 0;
     if (s->store && s->gate) return 0;
-    if (s->gate & h->origin[lane]) return m->mask_registers && s->size >= 4 && rows <= KN_NEAR ? rows + SPREAD : 0;
+    bool near = m->mask_registers && s->size >= 4 && rows <= KN_NEAR;
+    if (s->gate & h->origin[lane]) return near ? rows + with_gate(h, s, lane) : 0;
     bool halves = rows == 2 || rows == 4;
     if (!s->store && s->size == 2) return words ? rows : halves || rows == 8 ? 0 : WORDS;
     if (!s->store) return s->size >= 4 && rows <= most_near(h, s, m, lane) ? rows : 0;
@@ -387,15 +402,22 @@ static double folding(const ko_shape *h, const ko_site *s, const kn_machine *m, 
     return results * (each + (shared > 0 ? (2 + s->ops) * (double)(together - 1) / (double)together : 0));
 }
 
+/* Cycles for lanes that fill no register, where a half of one takes so many: two are loaded one by one. */
+static double of_parts(int64_t lanes, double half) {
+    double larger = (double)__builtin_popcountll((unsigned long long)lanes >> 2);
+    return larger * half + (double)(lanes & 2) * INSERT + (double)(lanes & 1) * 0.5;
+}
+
 /* Of one of the instructions of a load or store. */
 static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine *m) {
     int lane = lane_of(h, s);
     if (!jumps(h, s, lane)) return s->store ? 0.75 : 0.5;
-    double turns = shuffles(h, s, m, lane);
-    bool   half  = h->nest->loop[lane].extent * s->size * 2 <= m->vector_bytes && !s->store && !s->gate;
+    double  turns = shuffles(h, s, m, lane);
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     double  n     = (double)ko_vectors(lanes, each), alone = (lanes % each & 1) && !h->nchain;
-    if (half) turns /= 2;
+    bool    few = turns > 0 && lanes < each && !s->store;
+    if (few && !h->nchain) return of_parts(lanes, (turns + with_gate(h, s, lane)) / 2) / n;
+    if (few) turns /= 2;
     if (turns > 0) return (turns * (n - alone) + alone * 0.5) / n; /* each shuffles the others; a lane alone does not */
     bool    ragged = s->store && (lanes < each ? (lanes & (lanes - 1)) != 0 && !h->moves : lanes % each != 0);
     if (s->size > 1 && beside(h, s, m, lane) * s->size >= m->vector_bytes / 2) ragged = false;

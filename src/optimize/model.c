@@ -132,6 +132,19 @@ static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, 
     return true;
 }
 
+/* What gates an access is a conjunction of comparisons. */
+static void model_gate(const kn_graph *g, kn_ref gate, ko_site *s, const kn_nest *nest) {
+    kn_ref part[16];
+    int    n = kg_conjuncts(g, gate, part, KN_COUNT(part));
+    s->gate =  model_origins(g, gate, nest);
+    for (int i = 0, k = 0; i < n; i++) {
+        uint64_t own = model_origins(g, part[i], nest);
+        for (k = 0; k < KO_LIMITS - 1 && s->limit[k] && s->limit[k] != own;) k++;
+        s->limit[k] |= own;
+    }
+    if (n <= 0) s->limit[0] = s->gate;
+}
+
 static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool store, const kn_nest *nest) {
     ko_site  *s = model_site(m, g, whole, nest);
     kn_affine form;
@@ -147,7 +160,7 @@ static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool
     }
     s->store    = store;
     s->narrow   = s->size < 4 && (kn_is_float(kg_dtype(g, at)) || kg_dtype(g, at) == KN_BOOL);
-    if (kg_nsrc(g, whole) == 3) s->gate = model_origins(g, kg_at(g, whole, 2), nest);
+    if (kg_nsrc(g, whole) == 3) model_gate(g, kg_at(g, whole, 2), s, nest);
     bool affine = kg_affine(g, kg_at(g, at, 1), &form);
     for (int o = 0; o < nest->norigin; o++) {
         kn_ref  r = nest->origin[o].range;

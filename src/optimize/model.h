@@ -8,7 +8,8 @@
 
 enum {
     KO_JUMPS  = INT32_MAX, /* a stride that is no number */
-    KO_PHASES = 2 /* origins of a site that go in phases: rows and columns of a window */
+    KO_PHASES = 2, /* origins of a site that go in phases: rows and columns of a window */
+    KO_LIMITS = 4  /* comparisons of a site's gate, told apart by their origins */
 };
 
 typedef struct ko_phase { /* of an origin whose quotients and remainders by one number an index is made of: */
@@ -23,6 +24,7 @@ typedef struct ko_where { /* of an origin's numbers: from..to; origin -1: all */
 typedef struct ko_site {
     uint64_t on, gate, down; /* origins it depends on; those that what an access is gated by does; along which it goes
                               * back, by more than one */
+    uint64_t limit[KO_LIMITS]; /* origins of each of the gate's comparisons, of the last those of all that are left */
     int      ops, size, base; /* vector operations; bytes of an element; number of the buffer, -1 no access */
     bool     store, chain, fma; /* chain: a REDUCE's step; fma: with the product that it sums */
     bool     picks; /* elements at numbers that are no sum of the loops' */
