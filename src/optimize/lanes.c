@@ -334,7 +334,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     return ko_tile_registers(v) >= 2 * b;
 }
 
-/* The L1 has no place for a line of each of so many rows that a block stores: they are to fill whole lines. */
+/* The L1 has no place for a line of each of so many rows that a block stores. */
 static bool stores_crowd(const ko_view *v, int row, int64_t rows) {
     bool crowd = false;
     for (int i = 0; i < v->naccess; i++) {
@@ -599,12 +599,17 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     int            end = -1, at = ko_position(nest, lane, -1), beside = row < 0 && !v->apart ? turned_row(v, lane) : -1;
     if (beside >= 0 && !block_of(v, lane, beside, &rows, &w)) beside = -1;
     v->turned    = beside >= 0;
-    int64_t line = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
-    if (beside >= 0 && rows == KO_BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes)
+    int64_t line  = v->machine->line * v->lanes / v->machine->vector_bytes; /* elements */
+    bool    crowd = beside >= 0 && stores_crowd(v, beside, rows);
+    if (beside >= 0 && rows == KO_BLOCK && v->ops < FEW_OPS && v->lanes < v->machine->vector_bytes) {
         /* blocks side by side, to the end of the line, or two lines; not bytes, of which a block takes all registers */
-        rows = KN_MIN(KN_MAX(2 * rows, line), nest->origin[beside].extent);
-    if (beside >= 0 && w == KO_BLOCK && v->lanes == 2 * w && e >= v->lanes && rows <= v->lanes &&
-        ko_tile_registers(v) >= 2 * v->lanes - 2 && stores_crowd(v, beside, rows))
+        int64_t more = KN_MIN(KN_MAX(2 * rows, line), nest->origin[beside].extent);
+        bool    fit  = !stores_crowd(v, beside, more);
+        crowd |= !fit && !v->machine->turns; /* whole lines at least: what registers turn is as quick by halves */
+        if (fit) rows = more;
+    }
+    if (crowd && w == KO_BLOCK && v->lanes == 2 * w && e >= v->lanes && rows <= v->lanes &&
+        ko_tile_registers(v) >= 2 * v->lanes - 2)
         w = v->lanes;
     if (beside < 0 && row < 0) beside = short_row(v, lane, &rows);
     if (beside >= 0) row = beside;

@@ -108,6 +108,25 @@ static void test_values_stay(void) {
     }
 }
 
+/* A block that is turned stores no more rows than a set of the L1 has lines, where they lie a multiple of a page
+ * apart: eight of f64, of which else sixteen go side by side. */
+static void test_rows_fit_sets(void) {
+    static const struct {
+        kn_dim columns;
+        bool   many;
+    } turned[] = {{512, false}, {1024, false}, {500, true}, {256, true}};
+    for (int i = 0; i < KN_COUNT(turned); i++) {
+        kn_context *kn = open_for("avx512", 1);
+        kn_scope   *s  = kn_begin(kn);
+        kn_tensor  *x  = kn_empty(kn, KN_F64, KN_DIMS(turned[i].columns, 755));
+        char       *t  = optimized(kn_contiguous(kn_transpose(x, 0, 1)));
+        CHECK(strstr(t, "type=UPCAST, axis=1} 8 : index") && !strstr(t, "} 16 : index") == !turned[i].many);
+        free(t);
+        CHECK_EQ(kn_end(s), KN_OK);
+        kn_close(kn);
+    }
+}
+
 static void test_unknown(void) {
     kn_context *kn = open_for("z80", 1);
     CHECK(kn && strstr(kn_error(kn), "no machine \"z80\"") != NULL);
@@ -120,6 +139,7 @@ int main(void) {
     RUN(test_same_table_same_kernels);
     RUN(test_tiles_fit_registers);
     RUN(test_values_stay);
+    RUN(test_rows_fit_sets);
     RUN(test_unknown);
     return check_result();
 }
