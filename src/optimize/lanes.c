@@ -21,6 +21,7 @@ enum {
     WINDOW_OPS = 8 * KO_PIECE_OPS, /* in all terms of a window */
     LANE_PIECE_OPS = 4 * KO_PIECE_OPS, /* in a body whose lanes jump, each by itself */
     MEETING_TERMS = 8, /* registers of them in a sum whose factor is turned */
+    CROWDED_TERMS = 24, /* of a product whose rows' stores set the pace */
     MASKED_ROUNDS = 16, /* of lanes, whose stores have a mask for the last one */
     MIXED_ROUNDS = 8, /* of which only one has two parts */
     KNOWN_ROWS = 24, /* registers high, of rows that know their gates */
@@ -171,9 +172,14 @@ static int64_t turned_factor(const ko_view *v, int lane, int row, int64_t w) {
     return slot;
 }
 
-static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
+/* The PARAM of the factor that goes by panels, -1: none does. */
+static int64_t in_panels(const ko_view *v, int lane, int row, int64_t w) {
     int64_t slot = panel_of(v, lane, row, w);
-    if (slot < 0) slot = turned_factor(v, lane, row, w);
+    return slot >= 0 ? slot : turned_factor(v, lane, row, w);
+}
+
+static void panels(ko_view *v, int lane, int row, int64_t w, kn_opt *opts, int *n, int cap) {
+    int64_t slot = in_panels(v, lane, row, w);
     int     l = ko_position(v->nest, lane, KN_AXIS_LOOP), r = ko_position(v->nest, row, KN_AXIS_LOOP);
     if (slot < 0) return;
     if (r < l) ko_push(v, (kn_opt){.op = KN_OPT_SWAP, .axis = r, .arg = l}, opts, n, cap);
@@ -588,6 +594,17 @@ static bool waits_for_dividers(const ko_view *v) {
     return v->divided > 1 && v->ops <= DIVIDED_OPS && v->machine->vector_registers >= 32;
 }
 
+/* Panels of lanes are stored down all rows of a product of few terms, whose lines want more of a set of the L1 than it
+ * has: the longer the pieces of rows that are stored at once, the better, and the fewer of them, for registers. Times
+ * that they are as long as in other tiles; 1: it is not so. */
+static int64_t longer_rows(const ko_view *v, int lane, int row, int64_t w) {
+    int64_t terms = v->outputs < v->nest->norigin ? v->nest->origin[v->outputs].extent : INT64_MAX;
+    int64_t times = terms <= CROWDED_TERMS / 2 ? 4 : terms <= CROWDED_TERMS ? 2 : 1;
+    while (times > 1 && in_panels(v, lane, row, times * w) < 0) times /= 2;
+    bool crowd = v->machine->turns && stores_crowd(v, row, v->nest->origin[row].extent / 4); /* by far */
+    return crowd && ko_tile_registers(v) >= (KO_TILE_ROWS + times) * w / v->lanes ? times : 1;
+}
+
 void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {
     const kn_nest *nest = v->nest;
     int64_t        e    = nest->origin[lane].extent, w = e >= v->wide ? v->wide : e >= v->lanes ? v->lanes : e;
@@ -638,8 +655,10 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     bool shares = product && !rows && w >= v->lanes && ko_shared_terms(v, row) >= 0;
     if (shares) w = v->lanes; /* more rows share their terms */
     if (product && !rows && !by_rows && (held = masked_row(v, lane, row))) w = held;
+    int64_t longer = product && !rows && !by_rows && !shares && w == v->wide ? longer_rows(v, lane, row, w) : 1;
+    w *= longer;
     if (row >= 0) {
-        int64_t most = shares && ko_is_gated(v, row) ? GATED_ROWS : INT64_MAX;
+        int64_t most = shares && ko_is_gated(v, row) ? GATED_ROWS : longer > 1 ? KO_TILE_ROWS / longer : INT64_MAX;
         if (!rows) most = KN_MIN(most, most_rows(v, lane, w));
         int64_t all    = nest->origin[row].extent;
         bool    window = product && ko_shared_terms(v, row) >= 0;

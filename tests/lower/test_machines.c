@@ -127,6 +127,28 @@ static void test_rows_fit_sets(void) {
     }
 }
 
+/* Of a product of few terms, whose rows lie such a distance apart, more is stored of each row before the next one. */
+static void test_longer_rows(void) {
+    static const struct {
+        kn_dim      columns, terms;
+        const char *lanes;
+    } product_of[] = {{1000, 12, "UPCAST, axis=1} 32 : index"},
+                      {1024, 12, "UPCAST, axis=1} 128 : index"},
+                      {1024, 20, "UPCAST, axis=1} 64 : index"},
+                      {1024, 32, "UPCAST, axis=1} 32 : index"}};
+    for (int i = 0; i < KN_COUNT(product_of); i++) {
+        kn_context *kn = open_for("avx512", 1);
+        kn_scope   *s  = kn_begin(kn);
+        kn_tensor  *a  = kn_empty(kn, KN_F32, KN_DIMS(300, product_of[i].terms));
+        kn_tensor  *b  = kn_empty(kn, KN_F32, KN_DIMS(product_of[i].columns, product_of[i].terms));
+        char       *t  = optimized(kn_matmul(a, kn_transpose(b, 0, 1)));
+        CHECK(strstr(t, product_of[i].lanes));
+        free(t);
+        CHECK_EQ(kn_end(s), KN_OK);
+        kn_close(kn);
+    }
+}
+
 static void test_unknown(void) {
     kn_context *kn = open_for("z80", 1);
     CHECK(kn && strstr(kn_error(kn), "no machine \"z80\"") != NULL);
@@ -140,6 +162,7 @@ int main(void) {
     RUN(test_tiles_fit_registers);
     RUN(test_values_stay);
     RUN(test_rows_fit_sets);
+    RUN(test_longer_rows);
     RUN(test_unknown);
     return check_result();
 }
