@@ -550,6 +550,13 @@ static bool pl_converts(const kx_plan *p, int dt, int st) {
     return !kn_is_float(st) && d > s;
 }
 
+/* A choice whose condition its own loop makes: lanes that are not chosen need not be read, nor lines of nothing else.
+ * By a mask that stands they are read each time, which took longer where it was measured. */
+static bool pl_asks_each_time(const kx_plan *p, kn_ref choice) {
+    uint32_t asked = p->value[kg_at(p->g, choice, 0)].at, at = p->value[choice].at;
+    return asked && at && p->loop_of[asked - 1] == p->loop_of[at - 1];
+}
+
 /* The operand of n that may be memory. */
 static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     const kn_graph *g  = p->g;
@@ -572,6 +579,7 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     case KN_OP_XOR: return ints && k == 1 && !p->value[n].turned;
     case KN_OP_DIV: return fl && k == 1;
     case KN_OP_MULACC: return (fl && k == 1) || first;
+    case KN_OP_WHERE: return (fl || ints) && lanes && k == 1 && p->avx512 && pl_asks_each_time(p, n);
     default: return 0;
     }
 }
@@ -666,7 +674,8 @@ static void pl_fold_loads(kx_plan *p) {
             if (uses != 1 && (uses > WIDTHS || p->value[s].spread != uses)) continue;
             bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
                            p->value[kg_at(g, s, 0)].folded;
-            if (repeats && (!p->avx512 || kx_op(g, x) == KN_OP_CAST)) continue; /* conversions take whole registers */
+            bool alone = kx_op(g, x) == KN_OP_CAST || kx_op(g, x) == KN_OP_WHERE; /* of whole registers */
+            if (repeats && (!p->avx512 || alone)) continue;
             if (!repeats && !pl_plain_load(p, l)) continue;
             if (p->loop_of[p->value[s].at - 1] != p->loop_of[i]) continue;
             if (!repeats && kx_is_lanes(g, s) && kg_numel(g, s) * kn_dsize(kg_dtype(g, s)) < 16) continue;
