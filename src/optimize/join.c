@@ -13,7 +13,8 @@ enum {
     MOST_TERMS  = 16, /* of sums that lanes of short rows have */
     MOST_MASKS  = 16, /* of terms that not all lanes have */
     MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
-    ROWS_OF_JOINED = 16, /* registers of rows beside one another that share lines */
+    ROWS_OF_JOINED = 16, /* registers of rows beside one another that share lines, at most, */
+    FEW_OF_JOINED = 8, /* and where halves of the lanes fill some */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };
@@ -206,7 +207,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int64_t rows   = 1;
     int     around = sums ? -1 : ko_row_of_lines(v, lane, loop[1], &rows);
     for (int k = 0; k < count; k++) around = loop[k] == around ? -1 : around;
-    for (; around >= 0 && rows * ko_lane_vectors(v, lanes) > ROWS_OF_JOINED >> v->narrow; lanes /= 2) {
+    for (; around >= 0 && rows * ko_lane_vectors(v, lanes) > FEW_OF_JOINED >> v->narrow; lanes /= 2) {
         if (lanes < 2 * v->lanes || some[count - 1] < 4 || some[count - 1] % 2) break;
         some[count - 1] /= 2;
     }
