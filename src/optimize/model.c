@@ -136,7 +136,7 @@ static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, 
 static void model_gate(const kn_graph *g, kn_ref gate, ko_site *s, const kn_nest *nest) {
     kn_ref part[16];
     int    n = kg_conjuncts(g, gate, part, KN_COUNT(part));
-    s->gate =  model_origins(g, gate, nest);
+    s->gate  = model_origins(g, gate, nest);
     for (int i = 0, k = 0; i < n; i++) {
         uint64_t own = model_origins(g, part[i], nest);
         for (k = 0; k < KO_LIMITS - 1 && s->limit[k] && s->limit[k] != own;) k++;
