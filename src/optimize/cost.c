@@ -416,7 +416,7 @@ static double issue_cycles(const ko_shape *h, const ko_site *s, const kn_machine
     int64_t lanes = h->nest->loop[lane].extent, each = KN_MAX(m->vector_bytes / s->size, 1);
     double  n     = (double)ko_vectors(lanes, each), alone = (lanes % each & 1) && !h->nchain;
     bool    few = turns > 0 && lanes < each && !s->store;
-    /* half of the shuffles, and the gate's cycles, which they have once, as they are */
+    /* half of the shuffles; of a gate that they count all, of another one half a jump */
     if (few && !h->nchain) return of_parts(lanes, (turns + with_gate(h, s, lane)) / 2) / n;
     if (few) turns /= 2;
     if (turns > 0) return (turns * (n - alone) + alone * 0.5) / n; /* each shuffles the others; a lane alone does not */

@@ -600,9 +600,10 @@ static bool waits_for_dividers(const ko_view *v) {
 static int64_t longer_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t terms = v->outputs < v->nest->norigin ? v->nest->origin[v->outputs].extent : INT64_MAX;
     int64_t times = terms <= CROWDED_TERMS / 2 ? 4 : terms <= CROWDED_TERMS ? 2 : 1;
+    if (times == 1 || !v->machine->turns) return 1;
+    if (!stores_crowd(v, row, v->nest->origin[row].extent / 4)) return 1; /* by far */
     while (times > 1 && in_panels(v, lane, row, times * w) < 0) times /= 2;
-    bool crowd = v->machine->turns && stores_crowd(v, row, v->nest->origin[row].extent / 4); /* by far */
-    return crowd && ko_tile_registers(v) >= (KO_TILE_ROWS + times) * w / v->lanes ? times : 1;
+    return ko_tile_registers(v) >= (KO_TILE_ROWS + times) * w / v->lanes ? times : 1;
 }
 
 void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int cap) {

@@ -136,13 +136,14 @@ static bool moves_in_phases(const kn_graph *g, const kn_affine *form, kn_ref r, 
 static void model_gate(const kn_graph *g, kn_ref gate, ko_site *s, const kn_nest *nest) {
     kn_ref part[16];
     int    n = kg_conjuncts(g, gate, part, KN_COUNT(part));
-    s->gate  = model_origins(g, gate, nest);
-    for (int i = 0, k = 0; i < n; i++) {
+    if (n < 0) part[0] = gate, n = 1; /* too many to be told apart */
+    for (int i = 0; i < n; i++) {
         uint64_t own = model_origins(g, part[i], nest);
-        for (k = 0; k < KO_LIMITS - 1 && s->limit[k] && s->limit[k] != own;) k++;
+        int      k   = 0;
+        while (k < KO_LIMITS - 1 && s->limit[k] && s->limit[k] != own) k++;
         s->limit[k] |= own;
+        s->gate |= own;
     }
-    if (n <= 0) s->limit[0] = s->gate;
 }
 
 static bool model_access(ko_model *m, kn_graph *g, kn_ref at, kn_ref whole, bool store, const kn_nest *nest) {
