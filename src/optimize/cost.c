@@ -92,11 +92,26 @@ static int lane_of(const ko_shape *h, const ko_site *s) {
     return lane;
 }
 
+/* Each number of the origin has copies of its own: rows of a tile, and terms of a sum. */
+static bool is_copied(const ko_shape *h, const ko_site *s, int origin) {
+    int     lane   = lane_of(h, s);
+    int64_t copies = 1;
+    for (int l = 0; l < h->nest->nloop; l++) {
+        const kn_loop *at = &h->nest->loop[l];
+        if (at->origin != origin || at->extent <= 1) continue;
+        if (l == lane || (!h->lane[l] && at->type != KN_AXIS_UNROLL)) return false;
+        copies *= at->extent;
+    }
+    return copies == h->nest->origin[origin].extent; /* lanes that are joined with others are a loop of one */
+}
+
 /* Of the numbers of its part's origin as many as pieces walk that have some of the part: in others it is left out. */
 static double in_pieces(const ko_shape *h, const ko_site *s) {
     if (s->part.origin < 0) return 1;
     const kn_origin *o      = &h->nest->origin[s->part.origin];
     int64_t          walked = 0, size = 0;
+    if (s->base < 0 && is_copied(h, s, s->part.origin))
+        return (double)KN_MAX(s->part.to - s->part.from, (int64_t)0) / (double)o->extent;
     for (int64_t from = 0; from < o->extent; from += size) {
         bool    main = from == o->front;
         int64_t end  = from < o->front ? o->front : main ? o->extent - o->back : o->extent;

@@ -251,10 +251,16 @@ static ko_where part_of_both(ko_where a, ko_where b) {
     return (ko_where){a.origin, KN_MIN(a.from, b.from), KN_MAX(a.to, b.to)};
 }
 
-/* Of two origins the first one's: a part has one. */
-static ko_where part_within(ko_where a, ko_where b) {
-    if (b.origin < 0 || (a.origin >= 0 && a.origin != b.origin)) return a;
+/* Of its origin's numbers. */
+static double part_share(const kn_nest *nest, ko_where p) {
+    return (double)KN_MAX(p.to - p.from, (int64_t)0) / (double)KN_MAX(nest->origin[p.origin].extent, (int64_t)1);
+}
+
+/* Of two origins the one of which it is less: a part has one. */
+static ko_where part_within(const kn_nest *nest, ko_where a, ko_where b) {
+    if (b.origin < 0) return a;
     if (a.origin < 0) return b;
+    if (a.origin != b.origin) return part_share(nest, b) < part_share(nest, a) ? b : a;
     return (ko_where){a.origin, KN_MAX(a.from, b.from), KN_MIN(a.to, b.to)};
 }
 
@@ -280,7 +286,7 @@ static ko_where part_of_condition(const kn_graph *g, const kn_nest *nest, kn_ref
     for (wait[n++] = x; n > 0;) {
         x = wait[--n];
         if (kg_op(g, x) == KN_OP_AND && n + 2 <= KN_COUNT(wait)) wait[n++] = kg_at(g, x, 0), wait[n++] = kg_at(g, x, 1);
-        else part = part_within(part, part_of_leaf(g, nest, x));
+        else part = part_within(nest, part, part_of_leaf(g, nest, x));
     }
     return part;
 }
@@ -301,7 +307,23 @@ static kn_ref condition_of(const kn_graph *g, kn_ref n) {
     return (op == KN_OP_LOAD || op == KN_OP_STORE) && kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0;
 }
 
-/* Of each site, where it is asked for: what all that has a use for it asks for. */
+/* Where the node is no number that is known when the kernel is compiled, by where those are that it is made of. */
+static ko_where part_unknown(const kn_graph *g, const kn_nest *nest, kn_ref x, const ko_where *part) {
+    static const ko_where nowhere = {0};
+    int      op = kg_op(g, x);
+    kn_ref   c  = condition_of(g, x);
+    ko_where all = nowhere;
+    if (op == KN_OP_CONST) return nowhere;
+    if (op == KN_OP_WHERE)
+        return part_of_both(part_within(nest, part[kg_at(g, x, 1)], part_of_condition(g, nest, c)),
+                            part_within(nest, part[kg_at(g, x, 2)], part_without(g, nest, c)));
+    if (op == KN_OP_LOAD && c) return part_of_both(part[kg_at(g, x, 1)], part_of_condition(g, nest, c));
+    if (!kn_is_alu(op) && op != KN_OP_CAST) return everywhere;
+    for (uint32_t k = 0; k < kg_nsrc(g, x); k++) all = part_of_both(all, part[kg_at(g, x, k)]);
+    return all;
+}
+
+/* Of each site, where it is asked for, by what all that has a use for it asks for, and is not known. */
 static bool model_parts(ko_model *m, const kn_graph *g, const kn_nest *nest, const kn_ref *order, uint32_t n) {
     bool any = false;
     for (uint32_t i = 0; i < n && !any; i++) {
@@ -311,22 +333,27 @@ static bool model_parts(ko_model *m, const kn_graph *g, const kn_nest *nest, con
     for (int i = 0; i < m->nsite; i++) m->site[i].part = everywhere;
     if (!any) return true;
     size_t   size = (size_t)order[n - 1] + 1; /* the SINK, which all others stand before */
-    ko_where *part = kn_zalloc(m->alloc, size * sizeof *part); /* nowhere */
+    ko_where *part = kn_zalloc(m->alloc, size * sizeof *part);
     if (!part) return false;
+    for (uint32_t i = 0; i < n; i++) part[order[i]] = part_unknown(g, nest, order[i], part);
+    for (int i = 0; i < m->nsite; i++)
+        if (m->site[i].ops) m->site[i].part = part[m->site[i].node];
+    memset(part, 0, size * sizeof *part); /* nowhere */
     part[order[n - 1]] = everywhere;
     for (uint32_t i = n; i-- > 0;) {
         kn_ref  x = order[i], c = condition_of(g, x);
         int     op = kg_op(g, x);
         ko_where yes = everywhere;
         if (c) yes = part_of_condition(g, nest, c);
-        if (op != KN_OP_WHERE) part[x] = part_within(part[x], yes);
+        if (op != KN_OP_WHERE) part[x] = part_within(nest, part[x], yes);
         for (uint32_t k = 0; k < kg_nsrc(g, x); k++) {
             ko_where asked = part[x];
-            if (op == KN_OP_WHERE && k) asked = part_within(asked, k == 1 ? yes : part_without(g, nest, c));
+            if (op == KN_OP_WHERE && k) asked = part_within(nest, asked, k == 1 ? yes : part_without(g, nest, c));
             part[kg_at(g, x, k)] = part_of_both(part[kg_at(g, x, k)], asked);
         }
     }
-    for (int i = 0; i < m->nsite; i++) m->site[i].part = part[m->site[i].node];
+    for (int i = 0; i < m->nsite; i++)
+        m->site[i].part = part_within(nest, part[m->site[i].node], m->site[i].part);
     kn_free(m->alloc, part, size * sizeof *part);
     return true;
 }

@@ -149,6 +149,22 @@ static void test_longer_rows(void) {
     }
 }
 
+/* Of a row that is filled a sine is computed of what is no filler, where the row's lanes are copies, of which five of
+ * seven are numbers; what is not computed is lanes of all rows joined. */
+static void test_filler_is_known(void) {
+    static const kn_dim before[] = {2, 1}, after[] = {2, 4};
+    for (int sine = 0; sine < 2; sine++) {
+        kn_context *kn = open_for("avx512", 1);
+        kn_scope   *s  = kn_begin(kn);
+        kn_tensor  *x  = kn_pad(kn_empty(kn, KN_F32, KN_DIMS(65536, 2)), before, after, 2);
+        char       *t  = optimized(sine ? kn_sin(x) : kn_neg(x));
+        CHECK_EQ(strstr(t, "type=UPCAST, axis=1} 16 : index") != NULL, sine);
+        free(t);
+        CHECK_EQ(kn_end(s), KN_OK);
+        kn_close(kn);
+    }
+}
+
 static void test_unknown(void) {
     kn_context *kn = open_for("z80", 1);
     CHECK(kn && strstr(kn_error(kn), "no machine \"z80\"") != NULL);
@@ -163,6 +179,7 @@ int main(void) {
     RUN(test_values_stay);
     RUN(test_rows_fit_sets);
     RUN(test_longer_rows);
+    RUN(test_filler_is_known);
     RUN(test_unknown);
     return check_result();
 }
