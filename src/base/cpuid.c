@@ -77,7 +77,7 @@ void kn_cpuid_fill(kn_machine *m) {
     if (m->vector_bytes == 64 && two_wide_fma(last)) m->fma_per_cycle = 2;
     if (is_amd(last, &family, &model)) { /* docs/decisions-measured.md */
         if (family == FAMILY_ZEN_4) m->announces = 0;
-        if (family == FAMILY_ZEN_5) m->announces_from = 1400 << 10, m->announces = 11 << 20;
+        if (family == FAMILY_ZEN_5) m->announces_from = 1400 << 10, m->announces = 11 << 20, m->reads_from = 1800 << 10;
         /* of servers and desktops; some for laptops have units of 32 bytes */
         m->whole = family == FAMILY_ZEN_5 && m->vector_bytes == 64 && (model < 0x20 || model >> 4 == 4);
     }

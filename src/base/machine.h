@@ -28,6 +28,7 @@ typedef struct kn_machine {
     bool    whole; /* vectors of 64 bytes are one operation and one load each, where other machines make two of them */
     /* Bytes that a kernel moves from which, and up to which, stores are faster if their lines are asked for before. */
     int64_t announces_from, announces;
+    int64_t reads_from; /* and from which loads are, up to that as well */
     /* Not what the CPU, but what a target makes of it: */
     bool masks; /* lanes are read under a gate as one */
     bool turns; /* a block whose rows lie side by side in memory is turned in registers, and rows are put in turns */

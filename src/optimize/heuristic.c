@@ -13,8 +13,9 @@
 #define A_FIFTH_LESS 0.8
 
 enum {
-    STORE_AHEAD = 1024, /* bytes before they are stored to, lines are announced; */
-    SHORT_STORE = 16,   /* not by stores of fewer bytes, which would announce each often */
+    BYTES_AHEAD = 1024, /* bytes before they are loaded or stored to, lines are announced; */
+    SHORT_STORE = 16,   /* not by stores of fewer bytes, which would announce each often; */
+    A_PAGE      = 4096, /* nor rows that are longer, of which the next one is */
     ROWS_AHEAD  = 2,    /* rows before a sum reads them, they are, */
     ROWS_APART  = 4     /* if they lie as many lines apart */
 };
@@ -215,6 +216,37 @@ static bool has_rows(const ko_view *v, const ko_access *a, int lane) {
     return false;
 }
 
+/* Bytes that the kernel moves beyond the L1. */
+static double bytes_beyond_l1(const ko_cost *c) {
+    double moved = 0;
+    for (int l = KN_L2; l < KN_LEVELS; l++) moved += c->bytes[l] + c->stored[l];
+    return moved;
+}
+
+static bool is_announced(const kn_opt *opts, int n, int64_t slot) {
+    for (int k = 0; k < n; k++)
+        if (opts[k].op == KN_OPT_PREFETCH && opts[k].arg == slot) return true;
+    return false;
+}
+
+/* What comes line by line from beyond the L2, and not again, is announced where memory sets the pace. */
+static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
+    double moved = bytes_beyond_l1(c), far = c->bytes[KN_L3] + c->bytes[KN_DRAM];
+    if (lane < 0 || v->ngate || v->turned || c->arithmetic > c->memory) return;
+    if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return;
+    if (far <= c->bytes[KN_L1] + c->bytes[KN_L2]) return;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a     = &v->access[i];
+        kn_ref           p     = kg_at(v->g, a->node, 0);
+        int64_t          bytes = bytes_a_round(v, a, false), line = v->machine->line;
+        if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
+        if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
+        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
+        ahead.more   = KN_MAX(BYTES_AHEAD / bytes, (int64_t)1);
+        if (!is_announced(opts, *n, ahead.arg)) ko_push(v, ahead, opts, n, cap);
+    }
+}
+
 /* What is stored line by line to where a line must be fetched from first, and memory sets the pace, is announced; of
  * much that lies across lines, or of several rows of such in turn, also where the L3 has them; of a block that is
  * turned each row's next line. */
@@ -223,7 +255,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
     double        all = 0;
     if (lane < 0 || !loops_store(v) || c->arithmetic > c->memory) return;
     for (int l = KN_L1; l < KN_LEVELS; l++) all += c->bytes[l] + c->stored[l];
-    double moved = all - c->bytes[KN_L1] - c->stored[KN_L1];
+    double moved = bytes_beyond_l1(c);
     if (moved < (double)v->machine->announces_from || moved > (double)v->machine->announces) return;
     bool   far = to[KN_L3] > to[KN_L1], much = 2 * all > 3 * (double)v->machine->cache[KN_L2];
     double at_l2 = to[KN_L2] + to[KN_DRAM], beside = to[KN_L1];
@@ -239,8 +271,8 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         if (!block && !across && at_l2 <= beside) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < SHORT_STORE) continue;
-        if (bytes < (block ? SHORT_STORE : v->machine->line) || bytes > STORE_AHEAD) continue;
-        ahead.more = block ? KN_MAX(v->machine->line / bytes, (int64_t)1) : STORE_AHEAD / bytes;
+        if (bytes < (block ? SHORT_STORE : v->machine->line) || bytes > BYTES_AHEAD) continue;
+        ahead.more = block ? KN_MAX(v->machine->line / bytes, (int64_t)1) : BYTES_AHEAD / bytes;
         ko_push(v, ahead, opts, n, cap);
     }
 }
@@ -300,6 +332,7 @@ static int weigh_lane(const ko_view *v, ko_model *model, int lane, kn_str *refus
         ko_predict(model, &nest, v->machine, c);
     }
     announce(&w, lane, c, opts, &n, cap);
+    announce_loads(&w, lane, c, opts, &n, cap);
     announce_rows(&w, lane, opts, &n, cap);
     *turned = w.turned;
     return n;

@@ -259,6 +259,41 @@ static void test_quick(void) {
     }
 }
 
+/* A machine's table says from how many bytes on loads are announced: 1,024 bytes before, each PARAM once, and nothing
+ * that the L2 has, or that is read again. */
+static void test_announced_loads(void) {
+    static const struct {
+        const char *text;
+        int         loads, ahead;
+    } of[] = {{"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n%1 = ADD (SIN %a) (MUL %a %b)\n", 0, 0},
+              {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n%1 = ADD %b (MUL %a %b)\n", 2, 16},
+              {"%a = PARAM {slot=1} [100000]\n%b = PARAM {slot=2} [100000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
+              {"%a = PARAM {slot=1} [9000000]\n%b = PARAM {slot=2} [9000000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
+              {PRODUCT(1, 3000, 200), 1, 1},
+              {PRODUCT(300, 3000, 200), 0, 0}};
+    kn_machine m = *kn_machine_default();
+    for (int i = 0; i < 2 * KN_COUNT(of); i++) {
+        kn_fault  f = {0};
+        kn_opt    opts[KN_MAX_OPTS];
+        ko_choice choice = {0};
+        subject   s;
+        int       loads = 0;
+        bool      asks  = i % 2;
+        m.reads_from    = asks ? 1800 << 10 : INT64_MAX;
+        m.announces     = asks ? 11 << 20 : INT64_MAX;
+        if (subject_open(&s, of[i / 2].text)) {
+            int n = ko_choose(s.p.kernel[0].g, s.p.kernel[0].root, &m, &choice, opts, KN_MAX_OPTS, NULL, &f);
+            for (int k = 0; k < n; k++) {
+                if (opts[k].op != KN_OPT_PREFETCH || !opts[k].arg) continue;
+                loads++;
+                CHECK_EQ(opts[k].more, of[i / 2].ahead);
+            }
+            if (!CHECK_EQ(loads, asks ? of[i / 2].loads : 0)) printf("  program %d\n", i / 2);
+        }
+        subject_close(&s);
+    }
+}
+
 int main(void) {
     RUN(test_product);
     RUN(test_tails);
@@ -269,5 +304,6 @@ int main(void) {
     RUN(test_chains);
     RUN(test_folds);
     RUN(test_quick);
+    RUN(test_announced_loads);
     return check_result();
 }
