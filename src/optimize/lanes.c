@@ -378,10 +378,12 @@ static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     return true;
 }
 
-/* A row of a few registers, of which little is computed, needs no loop of its own. */
+/* A row of a few registers, of which little is computed, needs no loop of its own, nor what is left over of its lanes:
+ * the last of them begin in the ones before. */
 static bool row_of_few(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
-    return v->outputs == v->nest->norigin && !v->narrow && v->ops < FEW_OPS && e <= 4 * v->wide && e % v->lanes == 0;
+    if (v->outputs < v->nest->norigin || v->narrow || v->ops >= FEW_OPS || e > 4 * v->wide) return false;
+    return e % v->lanes == 0 || (v->machine->turns && e > v->lanes && side_by_side(v, lane));
 }
 
 /* Registers hold a row of all that is read along it, as of a product of a column and a row: each of the rows outside

@@ -149,6 +149,22 @@ static void test_longer_rows(void) {
     }
 }
 
+/* A row of a few registers and a rest, of which little is computed, is one body's: no tile for what is left over. */
+static void test_rows_with_a_rest(void) {
+    for (kn_dim columns = 16; columns < 144; columns += 41) {
+        char        whole[64];
+        kn_context *kn = open_for("avx512", 1);
+        kn_scope   *s  = kn_begin(kn);
+        kn_tensor  *x  = kn_empty(kn, KN_F32, KN_DIMS(30, 1373, columns));
+        char       *t  = optimized(kn_contiguous(kn_transpose(x, 0, 1)));
+        snprintf(whole, sizeof whole, "type=UPCAST} %d : index", (int)columns);
+        CHECK_EQ(strstr(t, whole) != NULL, columns <= 128);
+        free(t);
+        CHECK_EQ(kn_end(s), KN_OK);
+        kn_close(kn);
+    }
+}
+
 /* Of a row that is filled a sine is computed of what is no filler, where the row's lanes are copies, of which five of
  * seven are numbers; what is not computed is lanes of all rows joined. */
 static void test_filler_is_known(void) {
@@ -179,6 +195,7 @@ int main(void) {
     RUN(test_values_stay);
     RUN(test_rows_fit_sets);
     RUN(test_longer_rows);
+    RUN(test_rows_with_a_rest);
     RUN(test_filler_is_known);
     RUN(test_unknown);
     return check_result();
