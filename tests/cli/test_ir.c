@@ -153,6 +153,16 @@ static void test_rows_in_a_margin(void) {
 #endif
 }
 
+/* What a NEG inverts is in a register while the loop runs, of a pair and of one as well: no constant is read there. */
+static void test_signs_of_a_pair(void) {
+#if KN_TARGET_X86
+    put("ir_signs.kn", "%x = PARAM {slot=0} [77, 1184, 3]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %x)\n");
+    expect("ir_signs.kn --after render --target x86:avx512 --opts 'SPLIT:0:4:UPCAST SPLIT:2:3:UPCAST'", 0, "vpxord");
+    char *loop = strstr(output, "\n.L");
+    CHECK(loop && !strstr(loop, "[rip"));
+#endif
+}
+
 static void test_diff(void) {
     expect_both("ir_s.kn", "--diff --after expand", 0, "# expand, after optimize\n");
     /* a node that only has new numbers around it is no change; one whose source became another is one - and one + */
@@ -264,6 +274,7 @@ int main(void) {
     RUN(test_rows_of_seven);
     RUN(test_strands_of_a_fold);
     RUN(test_rows_in_a_margin);
+    RUN(test_signs_of_a_pair);
     RUN(test_time_and_count);
     RUN(test_disable_rule);
     put("ir_g.kn", "%x = PARAM {slot=0} [6, 8]\n%1 = DIV %x (REDUCE {op=MAX, axes=(1)} %x)\n");

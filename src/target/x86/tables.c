@@ -89,10 +89,10 @@ static int tb_of_parts(const kx_plan *p, kn_ref load, const kx_spot *a, int w, k
     return 1;
 }
 
-/* The bits that a NEG of floats inverts are one as well. */
+/* The bits that a NEG of floats inverts are one as well; of less than sixteen bytes, those of sixteen. */
 static int tb_signs(const kx_plan *p, kn_ref neg, kx_table *out) {
-    int size = kx_held_size(p, kg_dtype(p->g, neg)), w = (int)kg_numel(p->g, neg);
-    if (!p->avx512 || !kn_is_float(kg_dtype(p->g, neg)) || w * size < 16) return 0;
+    int size = kx_held_size(p, kg_dtype(p->g, neg)), w = KN_MAX((int)kg_numel(p->g, neg), 16 / size);
+    if (!p->avx512 || !kn_is_float(kg_dtype(p->g, neg))) return 0;
     memset(out, 0, sizeof *out);
     out->bytes = (uint8_t)(w * size);
     for (int l = 0; l < w; l++) out->at[(l + 1) * size - 1] = 0x80;
