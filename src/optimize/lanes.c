@@ -3,7 +3,8 @@
 
 enum {
     NARROW_ROWS = 14, SHORT_ROWS = 16, GATED_ROWS = 10, /* registers high */
-    ROWS_IN_LINE = 8, /* registers of rows that share lines, beside others that are put in turns */
+    ROWS_IN_LINE = 8, /* registers of rows that share lines, beside others that are put in turns, */
+    ROWS_BETWEEN = 16, /* and of those that share registers */
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
@@ -382,8 +383,10 @@ static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
  * the last of them begin in the ones before. */
 static bool row_of_few(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
-    if (v->outputs < v->nest->norigin || v->narrow || v->ops >= FEW_OPS || e > 4 * v->wide) return false;
-    return e % v->lanes == 0 || (v->machine->turns && e > v->lanes && side_by_side(v, lane));
+    bool    few = v->ops < FEW_OPS, rest = e % v->lanes != 0;
+    if (v->outputs < v->nest->norigin || v->narrow || e > 4 * v->wide) return false;
+    if (rest && (!v->machine->turns || e < v->lanes || !side_by_side(v, lane))) return false;
+    return few || (rest && v->work < KO_PIECE_OPS && !v->ngate);
 }
 
 /* Registers hold a row of all that is read along it, as of a product of a column and a row: each of the rows outside
@@ -440,17 +443,33 @@ int ko_row_of_lines(const ko_view *v, int lane, int row, int64_t *rows) {
     return best;
 }
 
+/* The loop whose numbers are all that lies between two lanes of what is read; -1: there is none. */
+static int between_lanes(const ko_view *v, int lane) {
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        int64_t          s = a->stored ? 0 : ko_stride_in(v, a, lane);
+        for (int o = 0; o < v->outputs && s > 1; o++)
+            if (o != lane && ko_may_be_lane(v, o) && ko_stride_in(v, a, o) == 1 && v->nest->origin[o].extent == s)
+                return o;
+    }
+    return -1;
+}
+
 /* Rows that are put in turns, each lane of which is read in a line of its own: those of a loop that are beside them in
- * the line come with them, as many as there are registers for. */
+ * the line come with them, as many as there are registers for. Of lanes between which all numbers of such a loop lie
+ * all of them come, or none: each is a part of the same registers. */
 static void rows_in_line(ko_view *v, int lane, int row, int64_t rows, int64_t w, kn_opt *opts, int *n, int cap) {
-    int64_t some;
+    int64_t some, each = rows * ko_lane_vectors(v, w);
     bool    turns = false;
     for (int i = 0; i < v->naccess; i++)
         turns |= ko_rows_in_turns(v, &v->access[i], lane) == &v->nest->origin[row];
-    int o = turns && v->outputs == v->nest->norigin ? ko_row_of_lines(v, lane, lane, &some) : -1;
-    if (o < 0 || o == row || v->narrow > 1) return;
-    while (some > 1 && some * rows * ko_lane_vectors(v, w) > ROWS_IN_LINE >> v->narrow) some /= 2;
-    if (some > 1) ko_split(v, ko_position(v->nest, o, -1), some, KN_AXIS_UPCAST, opts, n, cap);
+    if (!turns || v->outputs < v->nest->norigin) return;
+    int o = ko_row_of_lines(v, lane, lane, &some), all = o < 0 && !v->ngate ? between_lanes(v, lane) : -1;
+    if (o == row || all == row || v->narrow > 1) return;
+    while (o >= 0 && some > 1 && some * each > ROWS_IN_LINE >> v->narrow) some /= 2;
+    if (all >= 0) o = all, some = v->nest->origin[all].extent;
+    if (o < 0 || some < 2 || some * each > ROWS_BETWEEN >> v->narrow) return;
+    ko_split(v, ko_position(v->nest, o, -1), some, KN_AXIS_UPCAST, opts, n, cap);
 }
 
 /* A row that fills no register goes with others, where little is computed: the loop around it that they are of, -1

@@ -165,6 +165,23 @@ static void test_rows_with_a_rest(void) {
     }
 }
 
+/* Axes in the opposite order, of which the first and the last are short: all of both are rows of the tile, since what
+ * lies between lanes is in the registers that are loaded for them; but of more registers than there are none is. */
+static void test_what_lies_between(void) {
+    for (kn_dim last = 5; last < 10; last += 2) {
+        char        all[64];
+        kn_context *kn = open_for("avx512", 1);
+        kn_scope   *s  = kn_begin(kn);
+        kn_tensor  *x  = kn_empty(kn, KN_F32, KN_DIMS(3, 20480, last));
+        char       *t  = optimized(kn_contiguous(kn_permute(x, (int[]){2, 1, 0}, 3)));
+        snprintf(all, sizeof all, "type=UPCAST, axis=1} %d : index", (int)last);
+        CHECK_EQ(strstr(t, all) != NULL, last == 5);
+        free(t);
+        CHECK_EQ(kn_end(s), KN_OK);
+        kn_close(kn);
+    }
+}
+
 /* Of a row that is filled a sine is computed of what is no filler, where the row's lanes are copies, of which five of
  * seven are numbers; what is not computed is lanes of all rows joined. */
 static void test_filler_is_known(void) {
@@ -196,6 +213,7 @@ int main(void) {
     RUN(test_rows_fit_sets);
     RUN(test_longer_rows);
     RUN(test_rows_with_a_rest);
+    RUN(test_what_lies_between);
     RUN(test_filler_is_known);
     RUN(test_unknown);
     return check_result();
