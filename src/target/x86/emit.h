@@ -120,6 +120,7 @@ void kx_emit_load(kx_writer *e, kn_ref n);
 /* The table of a LOAD's shuffle: the register that holds it, or `scratch`, which has it now. */
 int  kx_load_table(kx_writer *e, kn_ref load, const kx_table *t, int scratch);
 void kx_put_table(kx_writer *e, const kx_table *t, int reg);
+kx_rm kx_signs(kx_writer *e, kn_ref neg, int bytes); /* what a NEG of floats inverts */
 void kx_emit_store(kx_writer *e, kn_ref n);
 bool kx_is_silent(const kx_plan *p, kn_ref n); /* no instruction comes of the item but as a part of others */
 bool kx_emit_copy(kx_writer *e, kn_ref store); /* copies.c. False: its value is no such LOAD */

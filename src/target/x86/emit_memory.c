@@ -150,6 +150,16 @@ int kx_load_table(kx_writer *e, kn_ref load, const kx_table *t, int scratch) {
     return scratch;
 }
 
+kx_rm kx_signs(kx_writer *e, kn_ref neg, int bytes) {
+    kx_table t;
+    int      size = kg_dtype(e->g, neg) == KN_F64 ? 8 : 4;
+    kx_rm    m    = {.reg = kx_tables_of(e->p, neg, &t) ? kx_table_register(e->p, neg, &t) : -1};
+    if (m.reg >= 0) return m;
+    m.mem = true;
+    m.at  = kx_mem_label(kx_i(KX_VMOVUPS, 16), kx_pool_lanes(e, (uint64_t)1 << (8 * size - 1), size, bytes), 0);
+    return m;
+}
+
 /* The lanes of register d, and of x, that table k of the LOAD says, into d. */
 static kx_ins el_shuffle(kx_writer *e, kn_ref n, const kx_table *t, int d, int x) {
     static const kx_form_id form[] = {[2] = KX_VPERMT2W, [4] = KX_VPERMT2PS, [8] = KX_VPERMT2PD};

@@ -608,15 +608,9 @@ static void es_real_to_real(kx_writer *e, kn_ref n) {
 }
 
 static void es_negate(kx_writer *e, kn_ref n) {
-    int      dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_get(e, es_src(e, n, 0), 16, e->v2, n);
-    bool     dbl = dt == KN_F64;
-    kx_table t;
-    kx_rm    m = {.reg = kx_tables_of(e->p, n, &t) ? kx_table_register(e->p, n, &t) : -1};
-    if (m.reg < 0) {
-        int32_t signs = kx_pool_lanes(e, dbl ? (uint64_t)1 << 63 : 0x80000000u, dbl ? 8 : 4, 16);
-        m = (kx_rm){.mem = true, .reg = KX_IN_MEM, .at = kx_mem_label(kx_i(KX_VMOVUPS, 16), signs, 0)};
-    }
-    kx_put(e, kx_with(kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, d, x, m.reg), &m));
+    int   d = kx_dst(e, n), x = kx_get(e, es_src(e, n, 0), 16, e->v2, n);
+    kx_rm m = kx_signs(e, n, 16);
+    kx_put(e, kx_with(kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, 16, d, x, m.mem ? KX_IN_MEM : m.reg), &m));
     kx_done(e, n, d);
 }
 

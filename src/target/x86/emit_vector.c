@@ -223,10 +223,8 @@ static void en_one_real(kx_writer *e, kn_ref n, int bytes) {
     uint64_t one  = dbl ? 0x3ff0000000000000u : 0x3f800000u;
     int      size = dbl ? 8 : 4;
     if (op == KN_OP_NEG) {
-        kx_table t;
-        int      x = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
-        int      held = kx_tables_of(e->p, n, &t) ? kx_table_register(e->p, n, &t) : -1;
-        kx_rm    m    = held < 0 ? en_pool_lanes(e, (uint64_t)1 << (8 * size - 1), size, bytes) : (kx_rm){.reg = held};
+        int   x = kx_get(e, en_src(e, n, 0), bytes, e->v2, n);
+        kx_rm m = kx_signs(e, n, bytes);
         en_put_rm(e, kx_i3(e->avx512 ? KX_VPXORD : KX_VPXOR, bytes, d, x, en_field(&m)), &m);
     } else if (op == KN_OP_RECIP) {
         kx_rm m = en_pool_lanes(e, one, size, bytes), x = kx_vec_rm(e, en_src(e, n, 0), bytes, true, n);
