@@ -2,7 +2,8 @@
  *
  * Takes: an expanded kernel whose ENDs close one RANGE each. Gives: LINEAR, where RANGE opens a loop and its END closes
  * it. Holds after: every node stands behind its sources, in the innermost loop that it depends on (what does not depend
- * on a loop is out of it); stores to storage that the kernel reads stand at the end of their block, behind all reads.
+ * on a loop is out of it); stores to storage that the kernel reads stand at the end of their block, behind all reads,
+ * and so does what is announced, where no access is said to wait for it.
  *
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
@@ -655,7 +656,7 @@ bool kl_linearize(kl_program *p, kl_kernel *k, kn_fault *f) {
         kl_item it = {x, false, innermost(g, x, loop, of_range, -1), -1};
         if (op == KN_OP_END) it.opens = of_range[kg_at(g, x, 1)];
         bool writes = op == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL && read[reached(g, x)];
-        it.last = (writes || op == KN_OP_GROUP) && !awaited[x];
+        it.last = (writes || op == KN_OP_GROUP || op == KN_OP_PREFETCH) && !awaited[x];
         item[count++] = it;
     }
     if (!sort_items(p->alloc, item, count, nloop, start)) {

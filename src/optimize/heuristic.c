@@ -13,7 +13,8 @@
 #define A_FIFTH_LESS 0.8
 
 enum {
-    BYTES_AHEAD = 1024, /* bytes before they are loaded or stored to, lines are announced; */
+    BYTES_AHEAD = 1024, /* bytes before they are stored to, lines are announced; */
+    LOADS_AHEAD = 1536, /* and before they are loaded: there; */
     SHORT_STORE = 16,   /* not by stores of fewer bytes, which would announce each often; */
     A_PAGE      = 4096, /* nor rows that are longer, of which the next one is */
     ROWS_AHEAD  = 2,    /* rows before a sum reads them, they are, */
@@ -242,7 +243,7 @@ static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts,
         if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        ahead.more   = KN_MAX(BYTES_AHEAD / bytes, (int64_t)1);
+        ahead.more   = KN_MAX(LOADS_AHEAD / bytes, (int64_t)1);
         if (!is_announced(opts, *n, ahead.arg)) ko_push(v, ahead, opts, n, cap);
     }
 }

@@ -339,38 +339,82 @@ static int reads_memory(ko_state *s, kn_ref x) {
     return reads;
 }
 
+/* What is read at idx `more` iterations of r later. 0: that is not known in time, or not worth it, or a fault. */
+static kn_ref fetch_ahead(ko_state *s, kn_ref p, kn_ref idx, kn_ref r, int64_t more) {
+    kn_graph *g     = s->g;
+    int       reads = reads_memory(s, idx);
+    if (reads == READS_OWN) return 0; /* what is read later is not there yet; a sum costs more than its wait */
+    if (reads == READS_PARAMS && kg_min(g, kg_at(g, r, 0)) < 1) return 0; /* nor in a loop that never runs */
+    kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, more));
+    if (reads == READS_PARAMS) /* what it reads must be there */
+        ahead = kg_op2(g, KN_OP_MIN, ahead, kg_op2(g, KN_OP_ADD, kg_at(g, r, 0), kg_idx(g, -1)));
+    ahead        = kg_substitute(g, idx, &r, &ahead, 1);
+    kn_ref place = ahead ? kg_index(g, p, &ahead, 1) : 0;
+    return place ? kg_op1(g, KN_OP_PREFETCH, place) : 0;
+}
+
+static bool closes(const kn_graph *g, kn_ref end, kn_ref r) {
+    bool found = false;
+    for (uint32_t k = 1; k < kg_nsrc(g, end) && !found; k++) found = kg_at(g, end, k) == r;
+    return found;
+}
+
+/* The END that closes r, and can hold what is announced; 0: there is none, as a sum closes r, or lanes beside it. */
+static kn_ref end_around(const kn_graph *g, const kn_ref *order, uint32_t n, kn_ref r, kn_ref fetch) {
+    kn_ref all[64], end = 0;
+    int    m = kg_ranges(g, fetch, all, KN_COUNT(all));
+    for (uint32_t i = n; i-- > 0 && !end;)
+        if (kg_op(g, order[i]) == KN_OP_END && closes(g, order[i], r)) end = order[i];
+    if (m > KN_COUNT(all)) return 0;
+    for (int i = 0; i < m && end; i++)
+        if (!closes(g, end, all[i]) && !kg_depends(g, end, all[i])) end = 0;
+    return end;
+}
+
+/* An END's body does that as well, behind what it stores: loads that are announced before others of their round were
+ * measured to be slower (docs/decisions-measured.md). */
+static bool add_to_end(ko_state *s, ko_swaps *w, kn_ref end, kn_ref fetch) {
+    kn_graph *g  = s->g;
+    int       at = 0;
+    while (at < w->n && w->from[at] != end) at++;
+    kn_ref body = kg_at(g, at < w->n ? w->to[at] : end, 0);
+    kn_ref both = kg_list(g, KN_OP_GROUP, (kn_ref[]){body, fetch}, 2);
+    kn_ref now  = both ? kg_end(g, both, kg_src(g, end) + 1, (int)kg_nsrc(g, end) - 1) : 0;
+    if (at == w->n) return now && add_swap(s, w, end, now);
+    w->to[at] = now;
+    return now != 0;
+}
+
 static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
     kn_graph *g = s->g;
     kn_ref   *order;
     uint32_t  n;
+    int       found = 0;
     ko_swaps  w = {0};
     bool      ok = true;
     if (!kg_reach(g, &sink, 1, &order, &n)) return kn_oom(s->f), 0;
     for (uint32_t i = 0; i < n && ok; i++) {
-        kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0, now = 0;
+        kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0;
         bool   store = plain_store_to(g, l, o->arg);
         if (o->op == KN_OPT_PREFETCH && (store || plain_load_of(g, l, o->arg))) {
-            kn_ref idx = kg_at(g, at, 1), r = innermost_loop(s, idx), p = kg_at(g, at, 0);
-            int    reads = r ? reads_memory(s, idx) : READS_OWN;
-            if (reads == READS_OWN) continue; /* what is read later is not there yet; a sum costs more than its wait */
-            if (reads == READS_PARAMS && kg_min(g, kg_at(g, r, 0)) < 1) continue; /* nor in a loop that never runs */
-            kn_ref ahead = kg_op2(g, KN_OP_ADD, r, kg_idx(g, o->more));
-            if (reads == READS_PARAMS) /* what it reads must be there */
-                ahead = kg_op2(g, KN_OP_MIN, ahead, kg_op2(g, KN_OP_ADD, kg_at(g, r, 0), kg_idx(g, -1)));
-            ahead = kg_substitute(g, idx, &r, &ahead, 1);
-            kn_ref fetch = kg_list(g, KN_OP_PREFETCH, (kn_ref[]){kg_index(g, p, &ahead, 1)}, 1);
-            kn_ref src[3]; /* the access as it was, at a place behind that */
-            memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src);
+            kn_ref p = kg_at(g, at, 0), idx = kg_at(g, at, 1), r = innermost_loop(s, idx), src[3];
+            kn_ref fetch = r ? fetch_ahead(s, p, idx, r, o->more) : 0;
+            kn_ref end   = fetch ? end_around(g, order, n, r, fetch) : 0;
+            if (!fetch) continue;
+            found++;
+            if (end && !store) {
+                ok = add_to_end(s, &w, end, fetch);
+                continue;
+            }
+            memcpy(src, kg_src(g, l), kg_nsrc(g, l) * sizeof *src); /* the access as it was, at a place behind that */
             src[0] = kg_index(g, kg_after(g, p, &fetch, 1), &idx, 1);
-            now    = kg_with_src(g, l, src, kg_nsrc(g, l));
+            ok     = add_swap(s, &w, l, kg_with_src(g, l, src, kg_nsrc(g, l)));
         } else if (o->op == KN_OPT_STREAM && store) {
-            now = kg_make(g, KN_OP_STORE, 0, 1, kg_src(g, l), kg_nsrc(g, l));
-        } else {
-            continue;
+            found++;
+            ok = add_swap(s, &w, l, kg_make(g, KN_OP_STORE, 0, 1, kg_src(g, l), kg_nsrc(g, l)));
         }
-        ok = now && add_swap(s, &w, l, now);
     }
-    if (ok && !w.n)
+    if (ok && !found)
         kn_fail(s->f, KN_ERR_ARG, "%s: no plain %s of PARAM %lld in a loop",
                 o->op == KN_OPT_STREAM ? "STREAM" : "PREFETCH", o->op == KN_OPT_STREAM ? "store" : "access",
                 (long long)o->arg);

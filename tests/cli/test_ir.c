@@ -163,6 +163,21 @@ static void test_signs_of_a_pair(void) {
 #endif
 }
 
+/* What a loop announces that it will load comes behind what it stores; where a sum has no such end, before the load. */
+static void test_announced_last(void) {
+#if KN_TARGET_X86
+    put("ir_cube.kn", "%x = PARAM {slot=1} [65536]\n%1 = MUL %x (MUL %x %x)\n");
+    expect("ir_cube.kn --after render --target x86 --opts 'SPLIT:0:16:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
+    char *loop = strstr(output, "\n.L"), *last = loop ? strstr(loop, "prefetcht0") : NULL;
+    CHECK(last && !strstr(last, " STORE ") && strstr(last, " END "));
+    put("ir_rows.kn", "%x = PARAM {slot=1} [64, 4096]\n%1 = REDUCE {op=ADD, axes=(1)} %x\n");
+    expect("ir_rows.kn --after render --target x86:avx512 "
+           "--opts 'SPLIT:1:16:GROUP_REDUCE PREFETCH:1:8'", 0, "prefetcht0");
+    last = strstr(output, "prefetcht0");
+    CHECK(last && strstr(last, "zmm0, zmmword ptr ["));
+#endif
+}
+
 static void test_diff(void) {
     expect_both("ir_s.kn", "--diff --after expand", 0, "# expand, after optimize\n");
     /* a node that only has new numbers around it is no change; one whose source became another is one - and one + */
@@ -275,6 +290,7 @@ int main(void) {
     RUN(test_strands_of_a_fold);
     RUN(test_rows_in_a_margin);
     RUN(test_signs_of_a_pair);
+    RUN(test_announced_last);
     RUN(test_time_and_count);
     RUN(test_disable_rule);
     put("ir_g.kn", "%x = PARAM {slot=0} [6, 8]\n%1 = DIV %x (REDUCE {op=MAX, axes=(1)} %x)\n");

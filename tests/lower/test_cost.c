@@ -259,14 +259,14 @@ static void test_quick(void) {
     }
 }
 
-/* A machine's table says from how many bytes on loads are announced: 1,024 bytes before, each PARAM once, and nothing
+/* A machine's table says from how many bytes on loads are announced: 1,536 bytes before, each PARAM once, and nothing
  * that the L2 has, or that is read again. */
 static void test_announced_loads(void) {
     static const struct {
         const char *text;
         int         loads, ahead;
     } of[] = {{"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n%1 = ADD (SIN %a) (MUL %a %b)\n", 0, 0},
-              {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n%1 = ADD %b (MUL %a %b)\n", 2, 16},
+              {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n%1 = ADD %b (MUL %a %b)\n", 2, 24},
               {"%a = PARAM {slot=1} [100000]\n%b = PARAM {slot=2} [100000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
               {"%a = PARAM {slot=1} [9000000]\n%b = PARAM {slot=2} [9000000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
               {PRODUCT(1, 3000, 200), 1, 1},
