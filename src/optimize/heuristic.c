@@ -243,7 +243,7 @@ static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts,
         if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
         kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        ahead.more   = KN_MAX(LOADS_AHEAD / bytes, (int64_t)1);
+        ahead.more   = (LOADS_AHEAD + bytes - 1) / bytes;
         if (!is_announced(opts, *n, ahead.arg)) ko_push(v, ahead, opts, n, cap);
     }
 }

@@ -379,14 +379,14 @@ static bool scan_block(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     return true;
 }
 
-/* A row of a few registers, of which little is computed, needs no loop of its own, nor what is left over of its lanes:
- * the last of them begin in the ones before. */
+/* A row of up to sixteen registers, of which little is computed, needs no loop of its own, nor what is left over of its
+ * lanes: the last of them begin in the ones before. */
 static bool row_of_few(const ko_view *v, int lane) {
     int64_t e = v->nest->origin[lane].extent;
-    bool    few = v->ops < FEW_OPS, rest = e % v->lanes != 0;
-    if (v->outputs < v->nest->norigin || v->narrow || e > 4 * v->wide) return false;
+    bool    few = v->ops < FEW_OPS, rest = e % v->lanes != 0, longer = e > 4 * v->wide;
+    if (v->outputs < v->nest->norigin || v->narrow || e > 8 * v->wide) return false;
     if (rest && (!v->machine->turns || e < v->lanes || !side_by_side(v, lane))) return false;
-    return few || (rest && v->work < KO_PIECE_OPS && !v->ngate);
+    return few || (rest && !longer && v->work < KO_PIECE_OPS && !v->ngate);
 }
 
 /* Registers hold a row of all that is read along it, as of a product of a column and a row: each of the rows outside
