@@ -159,7 +159,8 @@ static int64_t bytes_a_round(const ko_view *v, const ko_access *a, bool sets_pac
             int64_t far = ko_stride_in(v, &v->access[i], at->origin);
             if (far > s && far != INT64_MAX) return 0;
         }
-        return s < 0 || s == INT64_MAX ? 0 : kn_sat_mul(kn_sat_mul(s, at->stride), kn_dsize(kg_dtype(v->g, a->node)));
+        int64_t far = s == INT64_MAX ? 0 : kn_sat_mul(s < 0 ? -s : s, at->stride); /* rows may be read backwards */
+        return kn_sat_mul(far, kn_dsize(kg_dtype(v->g, a->node)));
     }
     return 0;
 }

@@ -269,6 +269,7 @@ static void test_announced_loads(void) {
               {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n%1 = ADD %b (MUL %a %b)\n", 2, 24},
               {"%a = PARAM {slot=1} [100000]\n%b = PARAM {slot=2} [100000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
               {"%a = PARAM {slot=1} [9000000]\n%b = PARAM {slot=2} [9000000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
+              {"%a = PARAM {slot=1} [4000, 110]\n%1 = FLIP {axes=(1, 0)} %a\n", 1, 24},
               {PRODUCT(1, 3000, 200), 1, 2},
               {PRODUCT(300, 3000, 200), 0, 0}};
     kn_machine m = *kn_machine_default();
