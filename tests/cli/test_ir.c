@@ -153,6 +153,21 @@ static void test_rows_in_a_margin(void) {
 #endif
 }
 
+/* Columns by number: where a row begins is a number of its own, how far apart its lanes lie is known, so that they are
+ * loaded side by side and shuffled. */
+static void test_columns_by_number(void) {
+#if KN_TARGET_X86
+    put("ir_columns.kn",
+        "%x = PARAM {slot=0} [200, 3]\n%n = PARAM {slot=1, dtype=i32} [7]\n"
+        "%c = RANGE {id=0, type=LOOP, rank=3, axis=1} 3\n"
+        "%k = RESHAPE (CAST {index} %n) [1, 1, 7]\n%w = WHERE (CMPEQ %c %k) (RESHAPE %x [200, 3, 1]) 0.0:f32\n"
+        "%1 = RESHAPE (REDUCE {op=ADD, axes=(1)} %w) [200, 7]\n");
+    expect("ir_columns.kn --after render --target x86:avx512 "
+           "--opts 'SWAP:0:1 SPLIT:0:7:UPCAST SPLIT:1:16:UPCAST SWAP:0:1'", 0, "vpermt2ps zmm");
+    absent("vgather");
+#endif
+}
+
 /* What a NEG inverts is in a register while the loop runs, of a pair and of one as well: no constant is read there. */
 static void test_signs_of_a_pair(void) {
 #if KN_TARGET_X86
@@ -291,6 +306,7 @@ int main(void) {
     RUN(test_rows_in_a_margin);
     RUN(test_signs_of_a_pair);
     RUN(test_announced_last);
+    RUN(test_columns_by_number);
     RUN(test_time_and_count);
     RUN(test_disable_rule);
     put("ir_g.kn", "%x = PARAM {slot=0} [6, 8]\n%1 = DIV %x (REDUCE {op=MAX, axes=(1)} %x)\n");

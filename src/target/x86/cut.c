@@ -362,6 +362,15 @@ static bool ct_build_all(kx_cut *c) {
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
+/* Lanes are loaded, or stored, from where the row's own number says on: no register has their places. */
+static bool ct_runs(const kn_graph *g, kn_ref x) {
+    kn_ref  at = kg_at(g, x, 0);
+    int     rank;
+    kg_shape(g, at, &rank);
+    int64_t run = kx_apart_of(g, kg_at(g, at, 1), rank);
+    return run && kg_dtype(g, at) != KN_INDEX && run == (int16_t)run;
+}
+
 /* Marks the values that are needed as values: an address asks for its scalars only, unless it is not affine. Then the
  * lanes: as many as the widest of them fills a register with. */
 static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
@@ -381,10 +390,10 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             for (kn_ref p = at; p != st; p = kg_at(g, p, 0))
                 for (uint32_t k = 1; k < kg_nsrc(g, p) && kg_op(g, p) == KN_OP_AFTER; k++) c->mark[kg_at(g, p, k)] = 1;
             if (!kx_is_register(g, at) && kg_op(g, at) == KN_OP_INDEX) {
-                bool plain = kx_plain(g, kg_at(g, at, 1), &f);
-                if (!plain) c->mark[kg_at(g, at, 1)] = 1;
-                for (int t = 0; plain && t < f.n; t++)
-                    if (!kg_rank(g, f.atom[t])) c->mark[f.atom[t]] = 1; /* read from a stage, perhaps */
+                bool scalars = kx_plain(g, kg_at(g, at, 1), &f) || ct_runs(g, x);
+                if (!scalars) c->mark[kg_at(g, at, 1)] = 1;
+                for (int t = 0; scalars && t < f.n; t++)
+                    if (!kx_is_iota(g, f.atom[t])) c->mark[f.atom[t]] = 1; /* read from a stage, or by each row */
             }
         }
         for (uint32_t k = first; k < kg_nsrc(g, x); k++)

@@ -146,6 +146,7 @@ kn_ref kx_lookup(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, 
 /* cut_memory.c */
 bool   kx_is_register(const kn_graph *g, kn_ref at);
 bool   kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f);
+int64_t kx_apart_of(const kn_graph *g, kn_ref idx, int rank);
 kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype);
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk);
 kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane);

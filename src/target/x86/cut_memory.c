@@ -55,9 +55,9 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
 /* ---- addresses ------------------------------------------------------------------------------------------------- */
 
 typedef struct cm_address {
-    bool    plain, run; /* run: it is not, but a row's lanes lie side by side */
+    bool    plain;
     kn_ref  buffer, off; /* off: 0 none */
-    int64_t base, coef[KN_MAX_RANK];
+    int64_t base, coef[KN_MAX_RANK], run; /* run: it is not plain, but a row's lanes lie that far apart; 0: nor that */
 } cm_address;
 
 static int cm_depth_of(const kx_cut *c, kn_ref atom) {
@@ -96,19 +96,20 @@ static kn_ref cm_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *no
     return c->off[idx] = off;
 }
 
-/* Of an index that some values of rows are part of: only the lane's own number is of the lanes. */
-static bool cm_runs(const kn_graph *g, kn_ref idx, int rank) {
+/* Of an index that some values of rows are part of, where only the lane's own number is of the lanes: how far apart
+ * they lie; 0: others are as well, or all lanes are one. */
+int64_t kx_apart_of(const kn_graph *g, kn_ref idx, int rank) {
     kn_affine f;
     int64_t   step = 0;
-    if (!rank || !kg_affine(g, idx, &f)) return false;
+    if (!rank || !kg_affine(g, idx, &f)) return 0;
     for (int t = 0; t < f.n; t++) {
         int            r;
         const int64_t *dims = kg_shape(g, f.atom[t], &r);
         if (!r || dims[r - 1] == 1) continue;
-        if (!kx_is_iota(g, f.atom[t])) return false;
+        if (!kx_is_iota(g, f.atom[t])) return 0;
         step += f.coef[t];
     }
-    return step == 1;
+    return step;
 }
 
 static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *a) {
@@ -120,7 +121,7 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
     kn_ref idx = kg_at(g, at, 1);
     if (!(a->buffer = kx_place(c, at, 0, 0, 0))) return false;
     a->plain = kx_plain(g, idx, &f);
-    a->run   = !a->plain && cm_runs(g, idx, d->rank);
+    a->run   = a->plain ? 0 : kx_apart_of(g, idx, d->rank);
     if (!a->plain) return true;
     bool none;
     if (!(a->off = cm_scalar_part(c, idx, &f, &none)) && !none) return false;
@@ -154,18 +155,23 @@ static int64_t cm_constant_part(const cm_address *a, const kx_tile *d, int64_t r
     return at;
 }
 
-/* Of a plain address: the place of what is `ahead` of element (row, lane) of the tile, and w - 1 more, so far apart. */
-static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int64_t ahead,
-                           int w, int64_t step) {
-    kn_graph *g    = c->g;
-    int64_t   at_c = cm_constant_part(a, d, row, lane) + ahead;
-    kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
+/* Element x of the buffer, and w - 1 more, so far apart. */
+static kn_ref cm_place_of(kn_graph *g, const cm_address *a, kn_ref x, int w, int64_t step) {
     if (w > 1) {
         kn_ref lanes = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
         if (step != 1) lanes = kg_op2(g, KN_OP_MUL, lanes, kg_idx(g, step));
         x = kg_op2(g, KN_OP_ADD, x, lanes);
     }
     return kg_index(g, a->buffer, &x, 1);
+}
+
+/* Of a plain address: the place of what is `ahead` of element (row, lane) of the tile, and w - 1 more, so far apart. */
+static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int64_t ahead,
+                           int w, int64_t step) {
+    kn_graph *g    = c->g;
+    int64_t   at_c = cm_constant_part(a, d, row, lane) + ahead;
+    kn_ref x = !a->off ? kg_idx(g, at_c) : at_c ? kg_op2(g, KN_OP_ADD, a->off, kg_idx(g, at_c)) : a->off;
+    return cm_place_of(g, a, x, w, step);
 }
 
 /* Element (row, lane) of the tile, and those of the w - 1 lanes behind it. 0: asked for. */
@@ -179,8 +185,7 @@ static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const 
         kn_ref x = kx_sca(c, idx, kx_element_in(&s, d, row, lane));
         if (!x) return 0;
         x = cm_base_and_rest(g, x);
-        if (w > 1) x = kg_op2(g, KN_OP_ADD, x, kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0));
-        return kg_index(g, a->buffer, &x, 1);
+        return cm_place_of(g, a, x, w, a->run);
     }
     return cm_run_place(c, a, d, row, lane, 0, w, w > 1 ? a->coef[d->rank - 1] : 1);
 }
@@ -671,8 +676,8 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     if (known > 0 && step != 1 && __builtin_popcountll(let.lanes) == 1 && dt != KN_BOOL && dt != KN_INDEX)
         return cm_load_only(c, n, &let, d, row, chunk);
     bool run = step == 1 ? cm_moves_whole(c, dt)
-               : still   ? a.plain && cm_loads_apart(c, dt, w, step)
-                         : a.plain && cm_gathers_apart(c, dt, w, step);
+               : still   ? (a.plain || step) && cm_loads_apart(c, dt, w, step)
+                         : (a.plain || step) && cm_gathers_apart(c, dt, w, step);
     if (a.plain && kg_nsrc(g, n) == 1 && step != 1) { /* a block has rows whose gates are others */
         kn_ref x = cm_load_block(c, n, &a, d, row, chunk);
         if (!x) x = cm_load_narrow(c, n, &a, d, row, chunk);
@@ -680,7 +685,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
         if (x) return x;
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
-    bool told = !a.plain && !run && (!gate || (known > 0 && dt != KN_BOOL)) && cm_is_known(g, kg_at(g, at, 1));
+    bool told = !a.plain && step != 1 && (!gate || (known > 0 && dt != KN_BOOL)) && cm_is_known(g, kg_at(g, at, 1));
     if (told || (a.plain && gate && known > 0 && step != 1 && dt != KN_BOOL)) {
         place = cm_load_places(c, n, &a, d, row, chunk, let.lanes, &none);
         if (!none && gate) place = place ? cm_load_known(c, n, place, &let, d, row, chunk) : 0;
@@ -749,7 +754,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
     bool    still = !gate || cm_scalar_lanes(c, gate), block;
-    int64_t step  = w < 2 ? 0 : a->plain ? a->coef[d->rank - 1] : a->run;
+    int64_t step  = w < 2 ? 0 : a->plain ? a->coef[d->rank - 1] : a->run == 1;
     if (step && step != 1 && !gate) {
         x = cm_store_block(c, n, a, d, row, ch, &block);
         if (block) return x;
