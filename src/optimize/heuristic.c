@@ -132,20 +132,27 @@ static bool nearly_fits(const ko_view *v, double bytes) {
 }
 
 /* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
- * of them beyond the L2, and little is computed meanwhile. */
+ * of them beyond the L2, beside what all lanes share, and little is computed meanwhile. */
 static bool streams(const ko_view *v, int lane, const ko_cost *c) {
-    double far = 0, all = 0;
-    if (lane < 0 || v->outputs < v->nest->norigin || v->naccess < 2 || v->ngate) return false;
-    if (2 * c->arithmetic > c->memory) return false;
+    double far = 0, all = 0, loaded = 0;
+    int    read = 0;
+    if (lane < 0 || v->outputs < v->nest->norigin || v->ngate) return false;
     for (int i = 0; i < v->naccess; i++) {
-        bool line = kn_dsize(kg_dtype(v->g, v->access[i].node)) * v->lanes == v->machine->vector_bytes;
-        if (!line || ko_stride_in(v, &v->access[i], lane) != 1) return false;
+        const ko_access *a    = &v->access[i];
+        bool             line = kn_dsize(kg_dtype(v->g, a->node)) * v->lanes == v->machine->vector_bytes;
+        bool             one = !a->stored;
+        for (int o = 0; o < v->outputs && one; o++) one = ko_stride_in(v, a, o) == 0;
+        if (one) continue;
+        if (!line || ko_stride_in(v, a, lane) != 1) return false;
+        read += !a->stored;
     }
     for (int l = KN_L1; l < KN_LEVELS; l++) {
         all += c->bytes[l] + c->stored[l];
         if (l > KN_L2) far += c->bytes[l] + c->stored[l];
+        loaded += c->bytes[l];
     }
-    return 2 * far > all && !nearly_fits(v, all);
+    double from_l3 = loaded / (double)v->machine->line * (double)v->machine->read_ps[KN_L3];
+    return read > 0 && 2 * c->arithmetic <= from_l3 && 2 * far > all && !nearly_fits(v, all);
 }
 
 /* Bytes from one iteration to the next of the innermost loop that the access moves with; 0: there is none, or no such

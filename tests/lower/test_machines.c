@@ -206,6 +206,19 @@ static void test_unknown(void) {
     CHECK(kn_runtime_new(&(kn_config){.machine = "z80", .size = sizeof(kn_config)}) == NULL);
 }
 
+/* What streams from beyond the L2 goes by halves of registers, with one number beside it as well; not where it takes
+ * longer to compute a line than to read it. */
+static void test_streams_beside_a_number(void) {
+    kn_context *kn = open_for("avx512", 1);
+    kn_scope   *s  = kn_begin(kn);
+    kn_tensor  *x = kn_empty(kn, KN_F32, KN_DIMS(1 << 20)), *one = kn_empty(kn, KN_F32, KN_DIMS(1));
+    kn_tensor  *little = kn_mul(x, one), *much = kn_div(kn_div(little, one), x);
+    CHECK(optimized_has(little, "type=UPCAST, axis=1} 8 : index"));
+    CHECK(!optimized_has(much, "type=UPCAST, axis=1} 8 : index"));
+    CHECK_EQ(kn_end(s), KN_OK);
+    kn_close(kn);
+}
+
 int main(void) {
     RUN(test_same_table_same_kernels);
     RUN(test_tiles_fit_registers);
@@ -215,6 +228,7 @@ int main(void) {
     RUN(test_rows_with_a_rest);
     RUN(test_what_lies_between);
     RUN(test_filler_is_known);
+    RUN(test_streams_beside_a_number);
     RUN(test_unknown);
     return check_result();
 }
