@@ -3,7 +3,7 @@
 
 enum {
     NARROW_ROWS = 14, SHORT_ROWS = 16, GATED_ROWS = 10, /* registers high */
-    ROWS_IN_LINE = 8, /* registers of rows that share lines, beside others that are put in turns, */
+    ROWS_IN_LINE = 12, /* registers of rows that share lines, beside others that are put in turns, */
     ROWS_BETWEEN = 16, /* and of those that share registers */
     BLOCK_LEAST = 4, /* of a transposition */
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
@@ -466,7 +466,8 @@ static void rows_in_line(ko_view *v, int lane, int row, int64_t rows, int64_t w,
     if (!turns || v->outputs < v->nest->norigin) return;
     int o = ko_row_of_lines(v, lane, lane, &some), all = o < 0 && !v->ngate ? between_lanes(v, lane) : -1;
     if (o == row || all == row || v->narrow > 1) return;
-    while (o >= 0 && some > 1 && some * each > ROWS_IN_LINE >> v->narrow) some /= 2;
+    int64_t most = KN_MAX((ROWS_IN_LINE >> v->narrow) / each, (int64_t)1);
+    if (o >= 0 && some > most) some = ko_tile_rows(v->nest->origin[o].extent, most);
     if (all >= 0) o = all, some = v->nest->origin[all].extent;
     if (o < 0 || some < 2 || some * each > ROWS_BETWEEN >> v->narrow) return;
     ko_split(v, ko_position(v->nest, o, -1), some, KN_AXIS_UPCAST, opts, n, cap);

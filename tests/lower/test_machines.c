@@ -185,6 +185,16 @@ static void test_what_lies_between(void) {
     kn_close(kn);
 }
 
+/* Rows beside others in a line, of which three are put in turns: as many as fit beside them and leave no rest. */
+static void test_rows_beside_turns(void) {
+    kn_context *kn = open_for("avx512", 1);
+    kn_scope   *s  = kn_begin(kn);
+    kn_tensor  *x  = kn_permute(kn_empty(kn, KN_F32, KN_DIMS(3, 573, 100)), (int[]){2, 1, 0}, 3);
+    CHECK(optimized_has(kn_sqrt(x), "type=UPCAST} 4 : index"));
+    CHECK_EQ(kn_end(s), KN_OK);
+    kn_close(kn);
+}
+
 /* Of a row that is filled a sine is computed of what is no filler, where the row's lanes are copies, of which five of
  * seven are numbers; what is not computed is lanes of all rows joined. */
 static void test_filler_is_known(void) {
@@ -227,6 +237,7 @@ int main(void) {
     RUN(test_longer_rows);
     RUN(test_rows_with_a_rest);
     RUN(test_what_lies_between);
+    RUN(test_rows_beside_turns);
     RUN(test_filler_is_known);
     RUN(test_streams_beside_a_number);
     RUN(test_unknown);
