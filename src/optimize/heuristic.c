@@ -132,7 +132,8 @@ static bool nearly_fits(const ko_view *v, double bytes) {
 }
 
 /* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
- * of them beyond the L2, beside what all lanes share, and little is computed meanwhile. */
+ * of them beyond the L2, and single numbers beside them; what is computed takes at most half as long as to read all
+ * that is loaded from the L3. */
 static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     double far = 0, all = 0, loaded = 0;
     int    read = 0;
@@ -140,9 +141,7 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a    = &v->access[i];
         bool             line = kn_dsize(kg_dtype(v->g, a->node)) * v->lanes == v->machine->vector_bytes;
-        bool             one = !a->stored;
-        for (int o = 0; o < v->outputs && one; o++) one = ko_stride_in(v, a, o) == 0;
-        if (one) continue;
+        if (!a->stored && ko_stays_still(v, a, -1)) continue;
         if (!line || ko_stride_in(v, a, lane) != 1) return false;
         read += !a->stored;
     }

@@ -399,8 +399,7 @@ static bool row_that_stays(const ko_view *v, int lane) {
         const ko_access *a = &v->access[i];
         if (a->stored || ko_stride_in(v, a, lane) == 0) continue;
         read++;
-        held = ko_stride_in(v, a, lane) == 1;
-        for (int o = 0; o < v->outputs && held; o++) held = o == lane || ko_stride_in(v, a, o) == 0;
+        held = ko_stride_in(v, a, lane) == 1 && ko_stays_still(v, a, lane);
     }
     return held && read == 1 && v->outputs > 1;
 }

@@ -189,6 +189,12 @@ bool ko_may_be_lane(const ko_view *v, int o) {
     return v->nest->origin[o].closer == v->tile && v->nest->origin[o].extent >= 2 && !stays_loop(v, o);
 }
 
+bool ko_stays_still(const ko_view *v, const ko_access *a, int but) {
+    bool still = true;
+    for (int o = 0; o < v->outputs && still; o++) still = o == but || ko_stride_in(v, a, o) == 0;
+    return still;
+}
+
 int64_t ko_terms(const ko_view *v) {
     int64_t terms = 1;
     for (int o = v->outputs; o < v->nest->norigin; o++) terms = kn_sat_mul(terms, v->nest->origin[o].extent);

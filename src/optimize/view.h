@@ -57,6 +57,8 @@ void ko_find_tile(ko_view *v);
  * element; INT64_MAX: no such number. */
 int64_t ko_stride_in(const ko_view *v, const ko_access *a, int origin);
 bool    ko_may_be_lane(const ko_view *v, int o);
+/* The access is the same one for all numbers of the outputs' loops, but for those of loop `but` (-1 none). */
+bool    ko_stays_still(const ko_view *v, const ko_access *a, int but);
 /* Floats of two bytes, which are converted: one by one that takes longer than the model knows. */
 bool    ko_reads_halves(const ko_view *v);
 int64_t ko_terms(const ko_view *v); /* of all sums in it, multiplied; 1: there are none */

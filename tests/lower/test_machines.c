@@ -217,7 +217,7 @@ static void test_unknown(void) {
 }
 
 /* What streams from beyond the L2 goes by halves of registers, with one number beside it as well; not where it takes
- * longer to compute a line than to read it. */
+ * more than half as long to compute a line as to read what it is made of. */
 static void test_streams_beside_a_number(void) {
     kn_context *kn = open_for("avx512", 1);
     kn_scope   *s  = kn_begin(kn);

@@ -362,7 +362,8 @@ static bool ct_build_all(kx_cut *c) {
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
-/* Lanes are loaded, or stored, from where the row's own number says on: no register has their places. */
+/* Lanes are loaded, or stored, from where the row's own number says on, and so near that instructions have their
+ * distances: no register has their places. */
 static bool ct_runs(const kn_graph *g, kn_ref x) {
     kn_ref  at = kg_at(g, x, 0);
     int     rank;
