@@ -217,7 +217,7 @@ static void test_unknown(void) {
 }
 
 /* What streams from beyond the L2 goes by halves of registers, with one number beside it as well; not where it takes
- * more than half as long to compute a line as to read what it is made of. */
+ * more than a part as long to compute a line as to read what it is made of. */
 static void test_streams_beside_a_number(void) {
     kn_context *kn = open_for("avx512", 1);
     kn_scope   *s  = kn_begin(kn);
@@ -225,6 +225,12 @@ static void test_streams_beside_a_number(void) {
     kn_tensor  *little = kn_mul(x, one), *much = kn_div(kn_div(little, one), x);
     CHECK(optimized_has(little, "type=UPCAST, axis=1} 8 : index"));
     CHECK(!optimized_has(much, "type=UPCAST, axis=1} 8 : index"));
+    /* More may be computed of one array by one loop. */
+    kn_tensor *y = kn_empty(kn, KN_F32, KN_DIMS(1 << 20)), *rows = kn_empty(kn, KN_F32, KN_DIMS(1 << 10, 1040));
+    kn_tensor *part = kn_shrink(rows, (kn_dim[]){0, 16}, (kn_dim[]){1 << 10, 1040}, 2);
+    CHECK(optimized_has(kn_minimum(x, one), "type=UPCAST, axis=1} 8 : index"));
+    CHECK(!optimized_has(kn_minimum(kn_minimum(x, one), y), "type=UPCAST, axis=1} 8 : index"));
+    CHECK(!optimized_has(kn_minimum(part, one), "type=UPCAST, axis=1} 8 : index"));
     CHECK_EQ(kn_end(s), KN_OK);
     kn_close(kn);
 }
