@@ -401,6 +401,14 @@ static double exact_to(int dt) {
     }
 }
 
+/* The k'th operand of n is a loop of its own that neither what is reduced nor the bound of a later loop sees. */
+static bool goes_unseen(const kn_graph *g, kn_ref n, uint32_t k) {
+    kn_ref r    = kg_at(g, n, k);
+    bool   seen = kg_depends(g, kg_at(g, n, 0), r);
+    for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++) seen |= kg_depends(g, kg_at(g, kg_at(g, n, s), 0), r);
+    return !seen && kg_field(g, r, KN_F_RANGE_type) == KN_AXIS_REDUCE;
+}
+
 /* A sum over a range that its terms do not see is a product; of floats only where every partial sum is exact. */
 kn_ref kl_count(kn_rw *rw, kn_ref n) {
     kn_graph *g  = rw->g;
@@ -409,10 +417,8 @@ kn_ref kl_count(kn_rw *rw, kn_ref n) {
     if (kg_is_prefix(g, n) || kg_nsrc(g, n) > KN_MAX_RANK || dt == KN_BOOL) return 0;
     if (kg_is_const(g, x, 0)) return kg_identity(g, KN_OP_ADD, dt);
     for (uint32_t k = 1; k < kg_nsrc(g, n); k++) {
-        kn_ref r = kg_at(g, n, k), bound = kg_at(g, r, 0);
-        bool   seen = kg_depends(g, x, r);
-        for (uint32_t s = k + 1; s < kg_nsrc(g, n); s++) seen |= kg_depends(g, kg_at(g, kg_at(g, n, s), 0), r);
-        if (seen || kg_field(g, r, KN_F_RANGE_type) != KN_AXIS_REDUCE) continue;
+        kn_ref bound = kg_at(g, kg_at(g, n, k), 0);
+        if (!goes_unseen(g, n, k)) continue;
         if (kg_min(g, bound) < 1 && kg_op(g, x) != KN_OP_CONST) continue; /* not to be read where it does not run */
         if (kn_is_float(dt)) {
             double c = kg_op(g, x) == KN_OP_CONST ? kg_const_float(g, x) : 0.5;
@@ -422,6 +428,16 @@ kn_ref kl_count(kn_rw *rw, kn_ref n) {
         if (kg_min(g, bound) < 0) bound = kg_op2(g, KN_OP_MAX, bound, kg_idx(g, 0));
         return close_rest(g, n, kg_op2(g, KN_OP_MUL, x, kg_cast(g, bound, dt)), k, kg_idx(g, 0), 0);
     }
+    return 0;
+}
+
+/* The greatest or least of what a range does not change is that; a loop that may not run has none. */
+kn_ref kl_same_throughout(kn_rw *rw, kn_ref n) {
+    kn_graph *g = rw->g;
+    if (kg_is_prefix(g, n) || kg_nsrc(g, n) > KN_MAX_RANK) return 0;
+    for (uint32_t k = 1; k < kg_nsrc(g, n); k++)
+        if (goes_unseen(g, n, k) && kg_min(g, kg_at(g, kg_at(g, n, k), 0)) > 0)
+            return close_rest(g, n, kg_at(g, n, 0), k, kg_idx(g, 0), 0);
     return 0;
 }
 

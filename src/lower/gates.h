@@ -13,6 +13,8 @@ kn_ref kl_gate_to_bounds(kn_rw *rw, kn_ref n);
 kn_ref kl_gate_to_loops(kn_rw *rw, kn_ref n);
 /* REDUCE{ADD} over a range that its terms do not depend on: a product. */
 kn_ref kl_count(kn_rw *rw, kn_ref n);
+/* REDUCE{MAX}, {MIN} over a range that runs and that what is compared does not depend on: without it. */
+kn_ref kl_same_throughout(kn_rw *rw, kn_ref n);
 /* END(STORE(p[.. v ..], REDUCE{ADD}(x, i))), with x zero unless v == e(i): p is set to zero, then e(i) collects x. */
 kn_ref kl_scatter(kn_rw *rw, kn_ref n);
 /* END(body, .. i ..) with sums that have one term more at each i: a prefix along i (scan.c). */
