@@ -172,6 +172,25 @@ bool ko_may_join(const ko_view *v, int lane) {
     return e < v->lanes || (much && e > v->lanes && 2 * e <= 3 * v->lanes);
 }
 
+/* All that is read along the last of the joined loops is more than the L1 holds, and little is computed of it: more
+ * lines are read at once then where rows lie side by side, and fewer rows are joined, as long as they fill registers.
+ * Measured (docs/decisions-measured.md). */
+static void longer_pieces(const ko_view *v, int last, int around, int64_t *some, int64_t *lanes, int64_t *rows) {
+    int64_t all = v->nest->origin[last].extent, beside = v->nest->origin[around].extent;
+    if (*some == all || v->work >= KO_PIECE_OPS) return;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a    = &v->access[i];
+        int64_t          each = kn_sat_mul(ko_stride_in(v, a, last), kn_dsize(kg_dtype(v->g, a->node)));
+        if (!a->stored && kn_sat_mul(each, all) <= v->machine->cache[KN_L1]) return;
+    }
+    while (*lanes % (2 * v->lanes) == 0 && *some % 2 == 0 && *some >= 4 && 2 * *rows <= FEW_OF_JOINED &&
+           beside % (2 * *rows) == 0) {
+        *lanes /= 2;
+        *some /= 2;
+        *rows *= 2;
+    }
+}
+
 bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
     int     loop[3] = {lane}, count = 1;
     int64_t some[3] = {v->nest->origin[lane].extent}, lanes = some[0];
@@ -211,6 +230,7 @@ bool ko_join_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (lanes < 2 * v->lanes || some[count - 1] < 4 || some[count - 1] % 2) break;
         some[count - 1] /= 2;
     }
+    if (around >= 0) longer_pieces(v, loop[count - 1], around, &some[count - 1], &lanes, &rows);
     if (rows * ko_lane_vectors(v, lanes) > ROWS_OF_JOINED >> v->narrow) around = -1;
     for (int k = 0; k < count; k++) { /* the inner ones last, so that the others are around them */
         int at = ko_position(v->nest, loop[k], KN_AXIS_LOOP);

@@ -195,6 +195,24 @@ static void test_rows_beside_turns(void) {
     kn_close(kn);
 }
 
+/* Rows of 32 bytes that are put in another order: eight of them that lie side by side where all along the loop that is
+ * joined are more than the L1, and not where much is computed of them, where they are few, or others are. */
+static void test_longer_pieces(void) {
+    kn_context *kn  = open_for("avx512", 1);
+    kn_scope   *s   = kn_begin(kn);
+    kn_tensor  *x   = kn_permute(kn_empty(kn, KN_F32, KN_DIMS(160, 128, 8)), (int[]){1, 0, 2}, 3);
+    kn_tensor  *few = kn_permute(kn_empty(kn, KN_F64, KN_DIMS(128, 60, 8, 4)), (int[]){0, 2, 1, 3}, 4);
+    kn_tensor  *y   = kn_permute(kn_empty(kn, KN_I32, KN_DIMS(130, 7, 64, 4)), (int[]){2, 1, 0, 3}, 4);
+    const char *eight = "type=UPCAST} 8 : index";
+    CHECK(optimized_has(kn_neg(x), eight));
+    CHECK(!optimized_has(kn_sin(x), eight));
+    CHECK(!optimized_has(kn_neg(few), eight));
+    CHECK(optimized_has(kn_neg(y), eight));
+    CHECK(!optimized_has(kn_mul(y, kn_empty(kn, KN_I32, KN_DIMS(64, 7, 130, 4))), eight));
+    CHECK_EQ(kn_end(s), KN_OK);
+    kn_close(kn);
+}
+
 /* Of a row that is filled a sine is computed of what is no filler, where the row's lanes are copies, of which five of
  * seven are numbers; what is not computed is lanes of all rows joined. */
 static void test_filler_is_known(void) {
@@ -244,6 +262,7 @@ int main(void) {
     RUN(test_rows_with_a_rest);
     RUN(test_what_lies_between);
     RUN(test_rows_beside_turns);
+    RUN(test_longer_pieces);
     RUN(test_filler_is_known);
     RUN(test_streams_beside_a_number);
     RUN(test_unknown);
