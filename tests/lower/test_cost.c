@@ -260,7 +260,7 @@ static void test_quick(void) {
 }
 
 /* A machine's table says from how many bytes on loads are announced: 1,536 bytes before, each PARAM once, and nothing
- * that the L2 has, or that is read again. */
+ * that the L2 has, that is read again, or of which much is computed, or much of rows that share it. */
 static void test_announced_loads(void) {
     static const struct {
         const char *text;
@@ -270,7 +270,10 @@ static void test_announced_loads(void) {
               {"%a = PARAM {slot=1} [100000]\n%b = PARAM {slot=2} [100000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
               {"%a = PARAM {slot=1} [9000000]\n%b = PARAM {slot=2} [9000000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0},
               {"%a = PARAM {slot=1} [4000, 110]\n%1 = FLIP {axes=(1, 0)} %a\n", 1, 24},
+              {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n"
+               "%1 = DIV (SQRT (SQRT (DIV %a %b))) (SQRT %b)\n", 2, 6},
               {PRODUCT(1, 3000, 200), 1, 2},
+              {PRODUCT(5, 3620, 200), 0, 0},
               {PRODUCT(300, 3000, 200), 0, 0}};
     kn_machine m = *kn_machine_default();
     for (int i = 0; i < 2 * KN_COUNT(of); i++) {
