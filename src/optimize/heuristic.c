@@ -243,13 +243,17 @@ static bool is_announced(const kn_opt *opts, int n, int64_t slot) {
     return false;
 }
 
+static bool is_masked(const kn_opt *opts, int n) {
+    bool masked = false;
+    for (int k = 0; k < n; k++) masked |= opts[k].op == KN_OPT_SPLIT && opts[k].tail == KN_TAIL_MASK;
+    return masked;
+}
+
 /* What comes line by line from beyond the L2, and not again, is announced where computing takes at most twice as long
- * as memory; of rows that share a sum's terms, at most as long. */
+ * as memory. Lanes under a mask were measured to be slower so. */
 static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
     double moved = bytes_beyond_l1(c), far = c->bytes[KN_L3] + c->bytes[KN_DRAM];
-    if (lane < 0 || v->ngate || v->turned) return;
-    bool rows = v->outputs < v->nest->norigin && find_row(v, lane) >= 0;
-    if (c->arithmetic > (rows ? 1 : 2) * c->memory) return;
+    if (lane < 0 || v->ngate || v->turned || is_masked(opts, *n) || c->arithmetic > 2 * c->memory) return;
     if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return;
     if (far <= c->bytes[KN_L1] + c->bytes[KN_L2]) return;
     for (int i = 0; i < v->naccess; i++) {

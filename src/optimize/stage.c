@@ -53,6 +53,11 @@ static bool plain_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
     return kg_op(g, l) == KN_OP_LOAD && kg_nsrc(g, l) == 1 && place_in(g, kg_at(g, l, 0), slot);
 }
 
+/* It may have a gate, as lanes under a mask have: what is announced need not be there. */
+static bool any_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
+    return kg_op(g, l) == KN_OP_LOAD && place_in(g, kg_at(g, l, 0), slot);
+}
+
 static bool plain_store_to(const kn_graph *g, kn_ref n, int64_t slot) {
     return kg_op(g, n) == KN_OP_STORE && place_in(g, kg_at(g, n, 0), slot);
 }
@@ -396,7 +401,7 @@ static kn_ref hint(ko_state *s, kn_ref sink, const kn_opt *o) {
     for (uint32_t i = 0; i < n && ok; i++) {
         kn_ref l = order[i], at = kg_nsrc(g, l) ? kg_at(g, l, 0) : 0;
         bool   store = plain_store_to(g, l, o->arg);
-        if (o->op == KN_OPT_PREFETCH && (store || plain_load_of(g, l, o->arg))) {
+        if (o->op == KN_OPT_PREFETCH && (store || any_load_of(g, l, o->arg))) {
             kn_ref p = kg_at(g, at, 0), idx = kg_at(g, at, 1), r = innermost_loop(s, idx), src[3];
             kn_ref fetch = r ? fetch_ahead(s, p, idx, r, o->more) : 0;
             kn_ref end   = fetch ? end_around(g, order, n, r, fetch) : 0;

@@ -260,7 +260,7 @@ static void test_quick(void) {
 }
 
 /* A machine's table says from how many bytes on loads are announced: 1,536 bytes before, each PARAM once, and nothing
- * that the L2 has, that is read again, or of which much is computed, or much of rows that share it. */
+ * that the L2 has, that is read again, or of which much is computed, nor by lanes under a mask. */
 static void test_announced_loads(void) {
     static const struct {
         const char *text;
@@ -273,9 +273,11 @@ static void test_announced_loads(void) {
               {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n"
                "%1 = DIV (SQRT (SQRT (DIV %a %b))) (SQRT %b)\n", 2, 6},
               {PRODUCT(1, 3000, 200), 1, 2},
-              {PRODUCT(5, 3620, 200), 0, 0},
+              {PRODUCT(5, 3620, 200), 1, 2},
+              {PRODUCT(2, 2878, 190), 0, 0},
               {PRODUCT(300, 3000, 200), 0, 0}};
     kn_machine m = *kn_machine_default();
+    m.masks      = true;
     for (int i = 0; i < 2 * KN_COUNT(of); i++) {
         kn_fault  f = {0};
         kn_opt    opts[KN_MAX_OPTS];
