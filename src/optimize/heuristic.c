@@ -194,6 +194,14 @@ static bool lies_across(const ko_view *v, const ko_access *a, int lane) {
     return !a->affine || rest;
 }
 
+/* What is read or stored of PARAM p is announced `more` rounds ahead, once: a list that says so again is refused. */
+static void push_ahead(ko_view *v, kn_ref p, int64_t more, kn_opt *opts, int *n, int cap) {
+    kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot), .more = more};
+    for (int k = 0; k < *n; k++)
+        if (opts[k].op == KN_OPT_PREFETCH && opts[k].arg == ahead.arg) return;
+    ko_push(v, ahead, opts, n, cap);
+}
+
 /* Rows that lie far apart, of which a sum takes some lanes each, are announced where a row takes long: the processor
  * does not get to the loads of later ones before. */
 static void announce_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
@@ -205,8 +213,7 @@ static void announce_rows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (!a->reduce || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
         int64_t step = kn_sat_mul(ko_stride_in(v, a, v->outputs), kn_dsize(kg_dtype(v->g, a->node)));
         if (step < ROWS_APART * v->machine->line || step == INT64_MAX) continue;
-        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot), .more = ROWS_AHEAD};
-        ko_push(v, ahead, opts, n, cap);
+        push_ahead(v, p, ROWS_AHEAD, opts, n, cap);
     }
 }
 
@@ -237,12 +244,6 @@ static double bytes_beyond_l1(const ko_cost *c) {
     return moved;
 }
 
-static bool is_announced(const kn_opt *opts, int n, int64_t slot) {
-    for (int k = 0; k < n; k++)
-        if (opts[k].op == KN_OPT_PREFETCH && opts[k].arg == slot) return true;
-    return false;
-}
-
 static bool is_masked(const kn_opt *opts, int n) {
     bool masked = false;
     for (int k = 0; k < n; k++) masked |= opts[k].op == KN_OPT_SPLIT && opts[k].tail == KN_TAIL_MASK;
@@ -262,9 +263,7 @@ static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts,
         int64_t          bytes = bytes_a_round(v, a, false), line = v->machine->line;
         if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
-        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
-        ahead.more   = (LOADS_AHEAD + bytes - 1) / bytes;
-        if (!is_announced(opts, *n, ahead.arg)) ko_push(v, ahead, opts, n, cap);
+        push_ahead(v, p, (LOADS_AHEAD + bytes - 1) / bytes, opts, n, cap);
     }
 }
 
@@ -290,11 +289,10 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         if (!turns && ko_stride_in(v, a, lane) != 1) continue;
         bool across = far && lies_across(v, a, lane) && (much || has_rows(v, a, lane));
         if (!block && !across && at_l2 <= beside) continue;
-        kn_opt ahead = {.op = KN_OPT_PREFETCH, .arg = kg_field(v->g, p, KN_F_PARAM_slot)};
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < SHORT_STORE) continue;
         if (bytes < (block ? SHORT_STORE : v->machine->line) || bytes > BYTES_AHEAD) continue;
-        ahead.more = block ? KN_MAX(v->machine->line / bytes, (int64_t)1) : BYTES_AHEAD / bytes;
-        ko_push(v, ahead, opts, n, cap);
+        int64_t more = block ? KN_MAX(v->machine->line / bytes, (int64_t)1) : BYTES_AHEAD / bytes;
+        push_ahead(v, p, more, opts, n, cap);
     }
 }
 
