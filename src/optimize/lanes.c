@@ -389,6 +389,15 @@ static bool row_of_few(const ko_view *v, int lane) {
     return few || (rest && !longer && v->work < KO_PIECE_OPS && !v->ngate);
 }
 
+/* The loop around a row that has none of its own, which is of a few rounds: they are copies. -1: it is not. */
+static int few_beside(const ko_view *v, int lane) {
+    int at = ko_position(v->nest, lane, -1) - 1;
+    if (at < 1 || v->narrow || v->ngate || v->outputs < v->nest->norigin) return -1;
+    int     o = v->nest->loop[at].origin;
+    int64_t e = v->nest->origin[o].extent, each = ko_lane_vectors(v, v->nest->origin[lane].extent);
+    return ko_may_be_lane(v, o) && e <= KO_SHORT_SUM && e * each <= 2 * KO_TILE_ROWS ? o : -1;
+}
+
 /* Registers hold a row of all that is read along it, as of a product of a column and a row: each of the rows outside
  * then takes no loads, and no rounds. */
 static bool row_that_stays(const ko_view *v, int lane) {
@@ -698,6 +707,11 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
     }
     if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_much(v, lane, w) || row_that_stays(v, lane)))
         w = e;
+    int copied = row < 0 && !stays && w == e && e >= v->lanes && v->ops < FEW_OPS ? few_beside(v, lane) : -1;
+    if (copied >= 0) {
+        ko_split(v, ko_position(nest, copied, -1), nest->origin[copied].extent, KN_AXIS_UPCAST, opts, n, cap);
+        at = ko_position(nest, lane, KN_AXIS_LOOP);
+    }
     if (row < 0 && !stays && wide_sums(v, lane)) w = KN_MIN(e / v->lanes, wide_vectors(v, lane)) * v->lanes;
     bool halves = v->streams && row < 0 && w == v->wide && v->machine->vector_bytes >= v->machine->line;
     if (halves) w = v->lanes; /* measured (docs/decisions.md) */

@@ -213,6 +213,18 @@ static void test_longer_pieces(void) {
     kn_close(kn);
 }
 
+/* Two rows of six registers beside one another have no loop; five of them do. */
+static void test_few_rows_beside(void) {
+    kn_context *kn = open_for("avx512", 1);
+    kn_scope   *s  = kn_begin(kn);
+    kn_tensor  *two = kn_permute(kn_empty(kn, KN_F32, KN_DIMS(2, 371, 96)), (int[]){1, 0, 2}, 3);
+    kn_tensor  *five = kn_permute(kn_empty(kn, KN_F32, KN_DIMS(5, 371, 96)), (int[]){1, 0, 2}, 3);
+    CHECK(optimized_has(kn_neg(two), "type=UPCAST} 2 : index"));
+    CHECK(!optimized_has(kn_neg(five), "type=UPCAST} 5 : index"));
+    CHECK_EQ(kn_end(s), KN_OK);
+    kn_close(kn);
+}
+
 /* Of a row that is filled a sine is computed of what is no filler, where the row's lanes are copies, of which five of
  * seven are numbers; what is not computed is lanes of all rows joined. */
 static void test_filler_is_known(void) {
@@ -263,6 +275,7 @@ int main(void) {
     RUN(test_what_lies_between);
     RUN(test_rows_beside_turns);
     RUN(test_longer_pieces);
+    RUN(test_few_rows_beside);
     RUN(test_filler_is_known);
     RUN(test_streams_beside_a_number);
     RUN(test_unknown);
