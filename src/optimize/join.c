@@ -14,7 +14,7 @@ enum {
     MOST_MASKS  = 16, /* of terms that not all lanes have */
     MOST_NARROWED = 2, /* times that registers were too few, each of which halves both */
     ROWS_OF_JOINED = 16, /* registers of rows beside one another that share lines, at most, */
-    FEW_OF_JOINED = 8, /* and where halves of the lanes fill some */
+    FEW_OF_JOINED = 8, /* and where halves of the lanes fill some; rows that more lines of each are read of, at most */
     MOST_LANES  = MOST_JOINED * 64, /* of bytes */
     NARROW      = 16 /* bytes, of which shuffles of bytes and words take their own */
 };

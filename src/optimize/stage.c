@@ -49,13 +49,13 @@ static bool place_in(const kn_graph *g, kn_ref at, int64_t slot) {
     return kg_field(g, kg_at(g, at, 0), KN_F_PARAM_slot) == slot;
 }
 
-static bool plain_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
-    return kg_op(g, l) == KN_OP_LOAD && kg_nsrc(g, l) == 1 && place_in(g, kg_at(g, l, 0), slot);
-}
-
-/* It may have a gate, as lanes under a mask have: what is announced need not be there. */
+/* It may have a gate, as lanes under a mask have. */
 static bool any_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
     return kg_op(g, l) == KN_OP_LOAD && place_in(g, kg_at(g, l, 0), slot);
+}
+
+static bool plain_load_of(const kn_graph *g, kn_ref l, int64_t slot) {
+    return any_load_of(g, l, slot) && kg_nsrc(g, l) == 1;
 }
 
 static bool plain_store_to(const kn_graph *g, kn_ref n, int64_t slot) {

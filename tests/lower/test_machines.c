@@ -246,8 +246,8 @@ static void test_unknown(void) {
     CHECK(kn_runtime_new(&(kn_config){.machine = "z80", .size = sizeof(kn_config)}) == NULL);
 }
 
-/* What streams from beyond the L2 goes by halves of registers, with one number beside it as well; not where it takes
- * more than a part as long to compute a line as to read what it is made of. */
+/* What streams from beyond the L2 goes by halves of registers, with one number beside it as well; not where to
+ * compute a line takes more than half as long as to read what it is made of, or three quarters of one array. */
 static void test_streams_beside_a_number(void) {
     kn_context *kn = open_for("avx512", 1);
     kn_scope   *s  = kn_begin(kn);
