@@ -143,13 +143,12 @@ void kg_infer_bounds(kn_graph *g, const kn_node *nd, const kn_ref *src, kn_prop 
         p->min = kg_prop(g, src[0])->min;
         p->max = kg_prop(g, src[0])->max;
         break;
-    case KN_OP_INS: /* of the op that it does */
-        if (dt == KN_INDEX) {
-            kn_node as = *nd;
-            as.op      = (uint8_t)g->at.words[nd->arg][KN_F_INS_op];
-            if (kn_is_alu(as.op)) kg_infer_bounds(g, &as, src, p);
-        }
+    case KN_OP_INS: { /* of the op that it does */
+        kn_node as = *nd;
+        as.op      = (uint8_t)g->at.words[nd->arg][KN_F_INS_op];
+        if (kn_is_alu(as.op)) kg_infer_bounds(g, &as, src, p);
         break;
+    }
     case KN_OP_PAD:
         p->min = KN_MIN(kg_prop(g, src[0])->min, 0);
         p->max = KN_MAX(kg_prop(g, src[0])->max, 0);

@@ -178,6 +178,18 @@ static void test_signs_of_a_pair(void) {
 #endif
 }
 
+/* Rows of one register and a rest under a triangle that does not reach the rest's lanes: no root of them is taken. */
+static void test_lanes_beyond(void) {
+#if KN_TARGET_X86
+    put("ir_beyond.kn", "%x = PARAM {slot=0} [2042, 7, 21]\n%i = CAST {i32} (RANGE {id=0, rank=1} 7)\n"
+                        "%j = CAST {i32} (RANGE {id=0, rank=1} 21)\n"
+                        "%1 = SQRT (WHERE (CMPLE %j (RESHAPE %i [7, 1])) %x 0.0:f32)\n");
+    expect("ir_beyond.kn --after render --target x86:avx512 --opts SPLIT:2:21:UPCAST", 0, "vsqrtps");
+    char *root = strstr(output, "vsqrtps");
+    CHECK(root && !strstr(root + 1, "vsqrtps"));
+#endif
+}
+
 /* What a loop announces that it will load comes behind what it stores; where a sum has no such end, before the load. */
 static void test_announced_last(void) {
 #if KN_TARGET_X86
@@ -305,6 +317,7 @@ int main(void) {
     RUN(test_strands_of_a_fold);
     RUN(test_rows_in_a_margin);
     RUN(test_signs_of_a_pair);
+    RUN(test_lanes_beyond);
     RUN(test_announced_last);
     RUN(test_columns_by_number);
     RUN(test_time_and_count);

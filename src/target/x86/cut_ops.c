@@ -118,22 +118,6 @@ static bool co_counts(int dtype, int64_t first, int lanes) {
     return first >= kn_dtypes[dtype].min && first <= kn_dtypes[dtype].max - lanes;
 }
 
-/* Lane numbers from `low` to `high`: what a comparison of them with a constant is for all of them. 0: not the same. */
-static kn_ref co_compare_lanes(kx_cut *c, int op, int lanes, const kn_ref *src) {
-    const kn_graph *g = c->g;
-    for (uint32_t k = 0; k < 2 && (op == KN_OP_CMPLT || op == KN_OP_CMPGT); k++) {
-        kn_ref x = src[k], by = src[1 - k], n = kg_op(g, x) == KN_OP_INS ? kg_at(g, x, 0) : 0;
-        if (!n || kg_op(g, by) != KN_OP_CONST || kg_field(g, x, KN_F_INS_op) != KN_OP_CAST) continue;
-        if (kg_op(g, n) != KN_OP_ADD || kg_op(g, kg_at(g, n, 1)) != KN_OP_CONST) continue; /* first + 0.. */
-        int64_t low = kg_const_int(g, kg_at(g, n, 1)), high = low + lanes - 1, to = kg_const_int(g, by);
-        if (!co_counts(kg_dtype(g, x), low, lanes)) continue;
-        bool    below = (op == KN_OP_CMPLT) == (k == 0); /* is x less? */
-        if (below ? high < to : low > to) return kg_int(c->g, KN_BOOL, 1);
-        if (below ? low >= to : high <= to) return kg_int(c->g, KN_BOOL, 0);
-    }
-    return 0;
-}
-
 /* Lanes that hold their numbers from a constant on: the RANGE of these, and *first. 0: they do not. */
 static kn_ref co_lane_numbers(const kn_graph *g, kn_ref x, int64_t *first) {
     if (kg_op(g, x) != KN_OP_INS || kg_field(g, x, KN_F_INS_op) != KN_OP_CAST) return 0;
@@ -210,7 +194,6 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
     bool   spread = lanes && op == KN_OP_CAST && kg_dtype(c->g, src[0]) == dtype;
     kn_ref known  = spread ? 0 : kg_fold_consts(c->g, op, dtype, src, (uint32_t)n);
     if (!known) known = co_neutral(c->g, op, dtype, src, n);
-    if (!known && lanes && n == 2 && dtype == KN_BOOL) known = co_compare_lanes(c, op, lanes, src);
     if (!known && op == KN_OP_WHERE && kg_op(c->g, src[0]) == KN_OP_CONST)
         known = src[kg_const_int(c->g, src[0]) ? 1 : 2];
     if (!known && n == 2) known = co_of_numbers(c, op, dtype, lanes, src);
@@ -235,7 +218,9 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
         src = held;
     }
     int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
-    return kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
+    kn_ref x = kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
+    bool   one = dtype == KN_BOOL && kg_min(c->g, x) == kg_max(c->g, x); /* as of lanes that a row does not reach */
+    return one ? kg_int(c->g, KN_BOOL, kg_min(c->g, x)) : x;
 }
 
 /* The bits of x in another dtype: of a constant a constant, which lanes take as it is. */
