@@ -261,7 +261,8 @@ static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts,
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
         int64_t          bytes = bytes_a_round(v, a, false), line = v->machine->line;
-        if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || ko_stride_in(v, a, lane) != 1) continue;
+        int64_t          apart = ko_stride_in(v, a, lane);
+        if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || (apart != 1 && apart != -1)) continue;
         if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
         push_ahead(v, p, (LOADS_AHEAD + bytes - 1) / bytes, opts, n, cap);
     }
