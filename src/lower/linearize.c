@@ -3,7 +3,8 @@
  * Takes: an expanded kernel whose ENDs close one RANGE each. Gives: LINEAR, where RANGE opens a loop and its END closes
  * it. Holds after: every node stands behind its sources, in the innermost loop that it depends on (what does not depend
  * on a loop is out of it); stores to storage that the kernel reads stand at the end of their block, behind all reads,
- * and so does what is announced, where no access is said to wait for it.
+ * and so does what is announced, where no access is said to wait for it; or, where something is computed, before the
+ * first store.
  *
  * Ids ascend from sources to users, so within one loop ascending ids are an order; a loop stands at its END. A run of
  * nodes between two loops is ordered so that few values are held at a time: depth first from its effects, in the order
@@ -567,6 +568,34 @@ static const int *order_of(kl_run_order *o, bool halves, int *n) {
     return choose_order(o, *n);
 }
 
+/* Of a run that computes what it stores, what is announced last is announced before the first of its stores: behind
+ * them it was measured to be of no use in some, at random (docs/decisions-measured.md). */
+static void announce_before_stores(kl_run_order *o, const int *order, int n, kn_ref *out) {
+    const kn_graph *g = o->g;
+    uint8_t        *early = o->used; /* per item: it or what it takes */
+    int             first = NOWHERE, m = 0;
+    bool            any = false;
+    for (int k = n; k-- > 0;) {
+        kn_ref x = o->item[order[k]].node;
+        early[order[k]] = kg_op(g, x) == KN_OP_PREFETCH && o->item[order[k]].last;
+        any |= early[order[k]];
+        if (kg_op(g, x) == KN_OP_STORE && kg_space(g, kg_at(g, x, 0)) == KN_GLOBAL) first = k;
+    }
+    bool moves = !any || first == NOWHERE || all_move(o, n);
+    for (int k = n; k-- > 0 && !moves;) {
+        kn_ref x = o->item[order[k]].node;
+        if (!early[order[k]]) continue;
+        moves = k >= first && kg_op(g, x) == KN_OP_LOAD; /* whose place the stores might change */
+        for (uint32_t s = 0; s < kg_nsrc(g, x); s++)
+            if (o->place[kg_at(g, x, s)] != NOWHERE) early[o->place[kg_at(g, x, s)]] = 1;
+    }
+    for (int k = 0; k < n && (moves || k < first); k++) out[m++] = o->item[order[k]].node;
+    for (int k = m; k < n; k++)
+        if (early[order[k]]) out[m++] = o->item[order[k]].node;
+    for (int k = first; k < n && !moves; k++)
+        if (!early[order[k]]) out[m++] = o->item[order[k]].node;
+}
+
 static int order_run(kl_run_order *o, kn_ref *out, int m) {
     const kn_graph *g = o->g;
     bool            halves = false;
@@ -582,7 +611,7 @@ static int order_run(kl_run_order *o, kn_ref *out, int m) {
     }
     int        n;
     const int *order = order_of(o, halves, &n);
-    for (int k = 0; k < n; k++) out[m + k] = o->item[order[k]].node;
+    announce_before_stores(o, order, n, out + m);
     for (int i = o->from; i < o->to; i++) {
         kn_ref st = reached(g, o->item[i].node);
         o->place[o->item[i].node] = NOWHERE;

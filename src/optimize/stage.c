@@ -376,7 +376,7 @@ static kn_ref end_around(const kn_graph *g, const kn_ref *order, uint32_t n, kn_
     return end;
 }
 
-/* An END's body does that as well, behind what it stores: loads that are announced before others of their round were
+/* An END's body does that as well, behind all loads: those that are announced before others of their round were
  * measured to be slower (docs/decisions-measured.md). */
 static bool add_to_end(ko_state *s, ko_swaps *w, kn_ref end, kn_ref fetch) {
     kn_graph *g  = s->g;

@@ -190,12 +190,19 @@ static void test_lanes_beyond(void) {
 #endif
 }
 
-/* What a loop announces that it will load comes behind what it stores; where a sum has no such end, before the load. */
+/* What a loop announces that it will load comes behind what it loads, before it stores what it computed, and behind
+ * what it moves; where a sum has no such end, before the load. */
 static void test_announced_last(void) {
 #if KN_TARGET_X86
     put("ir_cube.kn", "%x = PARAM {slot=1} [65536]\n%1 = MUL %x (MUL %x %x)\n");
-    expect("ir_cube.kn --after render --target x86 --opts 'SPLIT:0:16:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
+    expect("ir_cube.kn --after render --target x86 --opts 'SPLIT:0:32:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
     char *loop = strstr(output, "\n.L"), *last = loop ? strstr(loop, "prefetcht0") : NULL;
+    CHECK(last && !strstr(last, " LOAD ") && !strstr(last, " MUL") && strstr(last, " STORE "));
+    *(last ? last : output) = 0;
+    CHECK(!strstr(output, " STORE "));
+    put("ir_copy.kn", "%x = PARAM {slot=1} [65537]\n%1 = CONTIGUOUS (SHRINK %x [1] [65536])\n");
+    expect("ir_copy.kn --after render --target x86 --opts 'SPLIT:0:32:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
+    loop = strstr(output, "\n.L"), last = loop ? strstr(loop, "prefetcht0") : NULL;
     CHECK(last && !strstr(last, " STORE ") && strstr(last, " END "));
     put("ir_rows.kn", "%x = PARAM {slot=1} [64, 4096]\n%1 = REDUCE {op=ADD, axes=(1)} %x\n");
     expect("ir_rows.kn --after render --target x86:avx512 "
