@@ -18,7 +18,8 @@ enum {
     SHORT_STORE = 16,   /* not by stores of fewer bytes, which would announce each often; */
     A_PAGE      = 4096, /* nor rows that are longer, of which the next one is */
     ROWS_AHEAD  = 2,    /* rows before a sum reads them, they are, */
-    ROWS_APART  = 4     /* if they lie as many lines apart */
+    ROWS_APART  = 4,    /* if they lie as many lines apart; */
+    LONG_ROW    = 32    /* registers of a row that streams beside a number of its own */
 };
 
 /* Accesses made, with `lane` (an output origin, or -1: the reductions') as the lanes. */
@@ -137,17 +138,35 @@ static double may_compute(const ko_view *v, int read) {
     return read == 1 && v->nest->nloop == 1 && !v->divided ? 0.75 : 0.5;
 }
 
+/* Bytes that the kernel moves beyond the L1. */
+static double bytes_beyond_l1(const ko_cost *c) {
+    double moved = 0;
+    for (int l = KN_L2; l < KN_LEVELS; l++) moved += c->bytes[l] + c->stored[l];
+    return moved;
+}
+
+/* Beside one number a row, as a bias, half registers are faster where the rows are long and come from the L3. */
+static bool streams_rows(const ko_view *v, int lane, const ko_cost *c) {
+    int64_t row = v->nest->origin[lane].extent / v->lanes;
+    double  far = c->bytes[KN_L3] + c->bytes[KN_DRAM], near = c->bytes[KN_L1] + c->bytes[KN_L2];
+    return row >= LONG_ROW && far > near && bytes_beyond_l1(c) <= (double)v->machine->announces;
+}
+
 /* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
  * of them beyond the L2, and single numbers beside them; what is computed takes a part (may_compute) of the time that
  * all that is loaded takes to be read from the L3. */
 static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     double far = 0, all = 0, loaded = 0;
     int    read = 0;
+    bool   rows = false;
     if (lane < 0 || v->outputs < v->nest->norigin || v->ngate) return false;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a    = &v->access[i];
         bool             line = kn_dsize(kg_dtype(v->g, a->node)) * v->lanes == v->machine->vector_bytes;
-        if (!a->stored && ko_stays_still(v, a, -1)) continue;
+        if (!a->stored && ko_stride_in(v, a, lane) == 0) {
+            rows |= !ko_stays_still(v, a, -1);
+            continue;
+        }
         if (!line || ko_stride_in(v, a, lane) != 1) return false;
         read += !a->stored;
     }
@@ -156,6 +175,7 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
         if (l > KN_L2) far += c->bytes[l] + c->stored[l];
         loaded += c->bytes[l];
     }
+    if (rows && !streams_rows(v, lane, c)) return false;
     double from_l3 = loaded / (double)v->machine->line * (double)v->machine->read_ps[KN_L3];
     return read > 0 && c->arithmetic <= may_compute(v, read) * from_l3 && 2 * far > all && !nearly_fits(v, all);
 }
@@ -235,13 +255,6 @@ static bool has_rows(const ko_view *v, const ko_access *a, int lane) {
             return true;
     }
     return false;
-}
-
-/* Bytes that the kernel moves beyond the L1. */
-static double bytes_beyond_l1(const ko_cost *c) {
-    double moved = 0;
-    for (int l = KN_L2; l < KN_LEVELS; l++) moved += c->bytes[l] + c->stored[l];
-    return moved;
 }
 
 static bool is_masked(const kn_opt *opts, int n) {

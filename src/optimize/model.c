@@ -210,6 +210,12 @@ static bool model_sees_nan(const kn_graph *g, kn_ref n) {
     return true;
 }
 
+/* f64 to a float of two bytes, by f32, whose last bit is set where something was lost (rules/decomp_narrow.c). */
+static bool model_rounds_odd(const kn_graph *g, kn_ref n) {
+    int dt = kg_dtype(g, n);
+    return kg_op(g, n) == KN_OP_CAST && kg_dtype(g, kg_at(g, n, 0)) == KN_F64 && kn_is_float(dt) && kn_dsize(dt) == 2;
+}
+
 static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
     int op = kg_op(g, n);
     if (op == KN_OP_STORE || op == KN_OP_LOAD) {
@@ -221,6 +227,7 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     if (!ops) return true;
     if ((op == KN_OP_IDIV || op == KN_OP_MOD) && model_shifts(g, kg_at(g, n, 1))) ops = 1;
     if (model_sees_nan(g, n)) ops = 3;
+    if (model_rounds_odd(g, n)) ops = 12, size = 8;
     if (!fold_step(g, n, &ops, &size)) return false;
     kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
     ko_site *s  = model_site(m, g, in, nest);

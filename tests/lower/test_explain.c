@@ -120,6 +120,24 @@ static void test_streams(void) {
     }
 }
 
+/* So do long rows with one number each, as a bias; not short ones, nor what is read again. */
+static void test_streams_rows(void) {
+    static const struct {
+        const char *text, *options;
+    } of[] = {
+        {"%1 = ADD (PARAM {slot=0} [512, 784]) (RESHAPE (PARAM {slot=1} [512]) [512, 1])\n",
+         "  SPLIT:1:16:UPCAST SPLIT:2:8:UPCAST"},
+        {"%1 = ADD (PARAM {slot=0} [1004, 400]) (RESHAPE (PARAM {slot=1} [1004]) [1004, 1])\n", "  SPLIT:1:32:UPCAST"},
+        {"%1 = ADD (PARAM {slot=0} [784]) (RESHAPE (PARAM {slot=1} [512]) [512, 1])\n", "  SPLIT:1:32:UPCAST"},
+    };
+    for (int i = 0; i < KN_COUNT(of); i++) {
+        kn_str s;
+        explain(of[i].text, NULL, &s);
+        says(kn_str_c(&s), "> loop 1", of[i].options);
+        kn_str_free(&s);
+    }
+}
+
 /* Where the code of the lanes that are predicted to take the least comes out longer than predicted, others are tried,
  * by kernels that take long: not for few columns, nor for f32, which come out as predicted. */
 static void test_other_lanes(void) {
@@ -258,6 +276,7 @@ int main(void) {
     RUN(test_reasons);
     RUN(test_options);
     RUN(test_streams);
+    RUN(test_streams_rows);
     RUN(test_other_lanes);
     RUN(test_moving_bound);
     RUN(test_rows_in_line);
