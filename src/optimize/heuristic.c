@@ -152,6 +152,11 @@ static bool streams_rows(const ko_view *v, int lane, const ko_cost *c) {
     return row >= LONG_ROW && far > near && bytes_beyond_l1(c) <= (double)v->machine->announces;
 }
 
+/* Lanes that are read backwards are turned by one instruction, and no other is taken of them. */
+static bool turns_alone(const ko_view *v, const ko_access *a) {
+    return !v->ops && kn_dsize(kg_dtype(v->g, a->node)) >= 4;
+}
+
 /* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
  * of them beyond the L2, and single numbers beside them; what is computed takes a part (may_compute) of the time that
  * all that is loaded takes to be read from the L3. */
@@ -167,7 +172,8 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
             rows |= !ko_stays_still(v, a, -1);
             continue;
         }
-        if (!line || ko_stride_in(v, a, lane) != 1) return false;
+        int64_t apart = ko_stride_in(v, a, lane);
+        if (!line || (apart != 1 && (apart != -1 || !turns_alone(v, a)))) return false;
         read += !a->stored;
     }
     for (int l = KN_L1; l < KN_LEVELS; l++) {

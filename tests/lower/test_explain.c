@@ -111,6 +111,10 @@ static void test_streams(void) {
         {"%1 = ADD (PARAM {slot=0, dtype=u8} [4194304]) 3:u8\n", "  SPLIT:0:64:UPCAST SPLIT:1:32:UPCAST"},
         {"%1 = ADD (PARAM {slot=0} [65536]) (PARAM {slot=1} [65536])\n", "  SPLIT:0:32:UPCAST SPLIT:0:2048:THREAD"},
         {"%1 = EXP2 (EXP2 (PARAM {slot=0} [1048576]))\n", "  SPLIT:0:32:UPCAST SPLIT:0:32768:THREAD"},
+        {"%1 = CONTIGUOUS (FLIP {axes=(1)} (PARAM {slot=0} [1048576]))\n", "  SPLIT:0:16:UPCAST SPLIT:1:8:UPCAST"},
+        {"%1 = NEG (FLIP {axes=(1)} (PARAM {slot=0} [1048576]))\n", "  SPLIT:0:32:UPCAST SPLIT:0:32768:THREAD"},
+        {"%1 = CONTIGUOUS (FLIP {axes=(1)} (PARAM {slot=0, dtype=i16} [2097152]))\n",
+         "  SPLIT:0:64:UPCAST SPLIT:0:32768:THREAD"},
     };
     for (int i = 0; i < KN_COUNT(of); i++) {
         kn_str s;
