@@ -186,13 +186,15 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     return read > 0 && c->arithmetic <= may_compute(v, read) * from_l3 && 2 * far > all && !nearly_fits(v, all);
 }
 
-/* Bytes from one iteration to the next of the innermost loop that the access moves with; 0: there is none, or no such
- * number, or, where asked for, something else walks further there, and sets the pace itself. */
-static int64_t bytes_a_round(const ko_view *v, const ko_access *a, bool sets_pace) {
+/* Bytes from one iteration to the next of the innermost loop that the access moves with, but for copies along the
+ * lanes; 0: there is none, or no such number, or, where asked for, something else walks further there, and sets the
+ * pace itself. */
+static int64_t bytes_a_round(const ko_view *v, const ko_access *a, int lane, bool sets_pace) {
     for (int l = v->nest->nloop; l-- > 0;) {
         const kn_loop *at = &v->nest->loop[l];
         int64_t        s  = ko_stride_in(v, a, at->origin);
-        if (ko_is_lane(at->type) || s == 0 || at->extent < 2) continue;
+        if (ko_is_lane(at->type) || (at->type == KN_AXIS_UNROLL && at->origin == lane)) continue;
+        if (s == 0 || at->extent < 2) continue;
         for (int i = 0; i < v->naccess && sets_pace; i++) {
             int64_t far = ko_stride_in(v, &v->access[i], at->origin);
             if (far > s && far != INT64_MAX) return 0;
@@ -270,19 +272,20 @@ static bool is_masked(const kn_opt *opts, int n) {
 }
 
 /* What comes line by line from beyond the L2, and not again, is announced where computing takes at most twice as long
- * as memory. Lanes under a mask were measured to be slower so. */
+ * as memory; of lane -1 along the sums. Lanes of results under a mask were measured to be slower so. */
 static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
     double moved = bytes_beyond_l1(c), far = c->bytes[KN_L3] + c->bytes[KN_DRAM];
-    if (lane < 0 || v->ngate || v->turned || is_masked(opts, *n) || c->arithmetic > 2 * c->memory) return;
+    if (v->ngate || v->turned || (lane >= 0 && is_masked(opts, *n)) || c->arithmetic > 2 * c->memory) return;
     if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return;
     if (far <= c->bytes[KN_L1] + c->bytes[KN_L2]) return;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
-        int64_t          bytes = bytes_a_round(v, a, false), line = v->machine->line;
-        int64_t          apart = ko_stride_in(v, a, lane);
+        int              along = lane;
+        if (lane < 0 && (!a->reduce || !ko_reduce_lanes(v, a->reduce, &along))) continue;
+        int64_t bytes = bytes_a_round(v, a, along, false), line = v->machine->line, apart = ko_stride_in(v, a, along);
         if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || (apart != 1 && apart != -1)) continue;
-        if (bytes_of_lanes(v, lane, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
+        if (bytes_of_lanes(v, along, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
         push_ahead(v, p, (LOADS_AHEAD + bytes - 1) / bytes, opts, n, cap);
     }
 }
@@ -304,7 +307,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
         bool             turns = ko_rows_in_turns(v, a, lane), block = v->turned && !turns;
-        int64_t          bytes = bytes_a_round(v, a, !block);
+        int64_t          bytes = bytes_a_round(v, a, lane, !block);
         if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM) continue;
         if (!turns && ko_stride_in(v, a, lane) != 1) continue;
         bool across = far && lies_across(v, a, lane) && (much || has_rows(v, a, lane));

@@ -292,6 +292,11 @@ static void test_announced_loads(void) {
               {"%a = PARAM {slot=1} [100000]\n%b = PARAM {slot=2} [100000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0, 0},
               {"%a = PARAM {slot=1} [9000000]\n%b = PARAM {slot=2} [9000000]\n%1 = ADD %b (MUL %a %b)\n", 0, 0, 0},
               {"%a = PARAM {slot=1} [4000, 110]\n%1 = FLIP {axes=(1, 0)} %a\n", 1, 24, 0},
+              {"%a = PARAM {slot=1} [4000, 110]\n%1 = FLIP {axes=(0, 1)} %a\n", 1, 24, 0},
+              {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n"
+               "%1 = REDUCE {op=ADD, axes=(0)} (MUL %a %b)\n", 2, 6, 0},
+              {"%a = PARAM {slot=1} [900, 700]\n%1 = REDUCE {op=MAX, axes=(1)} %a\n", 1, 6, 0},
+              {"%a = PARAM {slot=1} [100000]\n%1 = REDUCE {op=MAX, axes=(0)} %a\n", 0, 0, 0},
               {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n"
                "%1 = DIV (SQRT (SQRT (DIV %a %b))) (SQRT %b)\n", 2, 6, 0},
               {PRODUCT(1, 3000, 200), 1, 2, 0},
