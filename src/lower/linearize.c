@@ -568,8 +568,8 @@ static const int *order_of(kl_run_order *o, bool halves, int *n) {
     return choose_order(o, *n);
 }
 
-/* Of a run that computes what it stores, what is announced last is announced before the first of its stores: behind
- * them it was measured to be of no use in some, at random (docs/decisions-measured.md). */
+/* Of a run that computes what it stores, what is announced comes before the first of its stores, not last: behind them
+ * it was measured to be of no use in some loops (docs/decisions-measured.md). */
 static void announce_before_stores(kl_run_order *o, const int *order, int n, kn_ref *out) {
     const kn_graph *g = o->g;
     uint8_t        *early = o->used; /* per item: it or what it takes */
@@ -585,7 +585,7 @@ static void announce_before_stores(kl_run_order *o, const int *order, int n, kn_
     for (int k = n; k-- > 0 && !moves;) {
         kn_ref x = o->item[order[k]].node;
         if (!early[order[k]]) continue;
-        moves = k >= first && kg_op(g, x) == KN_OP_LOAD; /* whose place the stores might change */
+        moves = k >= first && reached(g, x) != 0; /* a LOAD, whose place the stores might change */
         for (uint32_t s = 0; s < kg_nsrc(g, x); s++)
             if (o->place[kg_at(g, x, s)] != NOWHERE) early[o->place[kg_at(g, x, s)]] = 1;
     }

@@ -158,8 +158,8 @@ static bool turns_alone(const ko_view *v, const ko_access *a) {
 }
 
 /* Memory sets the pace: as many values are read as are written, at least, all of one size and one after the other, most
- * of them beyond the L2, and single numbers beside them; what is computed takes a part (may_compute) of the time that
- * all that is loaded takes to be read from the L3. */
+ * of them beyond the L2, and numbers beside them that stand still for the lanes; what is computed takes a part
+ * (may_compute) of the time that all that is loaded takes to be read from the L3. */
 static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     double far = 0, all = 0, loaded = 0;
     int    read = 0;

@@ -218,8 +218,8 @@ kn_ref kx_node(kx_cut *c, int op, int dtype, int lanes, const kn_ref *src, int n
         src = held;
     }
     int64_t w[KN_INS_WORDS] = {[KN_F_INS_op] = op, [KN_F_INS_dtype] = dtype, [KN_F_INS_lanes] = lanes};
-    kn_ref x = kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
-    bool   one = dtype == KN_BOOL && kg_min(c->g, x) == kg_max(c->g, x); /* as of lanes that a row does not reach */
+    kn_ref x   = kg_make(c->g, KN_OP_INS, 0, kg_intern_words(c->g, w, KN_INS_WORDS), src, (uint32_t)n);
+    bool   one = x && dtype == KN_BOOL && kg_min(c->g, x) == kg_max(c->g, x); /* as of lanes beyond a row's */
     return one ? kg_int(c->g, KN_BOOL, kg_min(c->g, x)) : x;
 }
 
