@@ -145,11 +145,15 @@ static double bytes_beyond_l1(const ko_cost *c) {
     return moved;
 }
 
+/* Most of what is loaded comes from beyond the L2. */
+static bool loads_from_far(const ko_cost *c) {
+    return c->bytes[KN_L3] + c->bytes[KN_DRAM] > c->bytes[KN_L1] + c->bytes[KN_L2];
+}
+
 /* Beside one number a row, as a bias, half registers are faster where the rows are long and come from the L3. */
 static bool streams_rows(const ko_view *v, int lane, const ko_cost *c) {
-    int64_t row = v->nest->origin[lane].extent / v->lanes;
-    double  far = c->bytes[KN_L3] + c->bytes[KN_DRAM], near = c->bytes[KN_L1] + c->bytes[KN_L2];
-    return row >= LONG_ROW && far > near && bytes_beyond_l1(c) <= (double)v->machine->announces;
+    bool long_row = v->nest->origin[lane].extent / v->lanes >= LONG_ROW;
+    return long_row && loads_from_far(c) && bytes_beyond_l1(c) <= (double)v->machine->announces;
 }
 
 /* Lanes that are read backwards are turned by one instruction, and no other is taken of them. */
@@ -166,13 +170,13 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     bool   rows = false;
     if (lane < 0 || v->outputs < v->nest->norigin || v->ngate) return false;
     for (int i = 0; i < v->naccess; i++) {
-        const ko_access *a    = &v->access[i];
-        bool             line = kn_dsize(kg_dtype(v->g, a->node)) * v->lanes == v->machine->vector_bytes;
-        if (!a->stored && ko_stride_in(v, a, lane) == 0) {
+        const ko_access *a     = &v->access[i];
+        bool             line  = kn_dsize(kg_dtype(v->g, a->node)) * v->lanes == v->machine->vector_bytes;
+        int64_t          apart = ko_stride_in(v, a, lane);
+        if (!a->stored && apart == 0) {
             rows |= !ko_stays_still(v, a, -1);
             continue;
         }
-        int64_t apart = ko_stride_in(v, a, lane);
         if (!line || (apart != 1 && (apart != -1 || !turns_alone(v, a)))) return false;
         read += !a->stored;
     }
@@ -274,10 +278,10 @@ static bool is_masked(const kn_opt *opts, int n) {
 /* What comes line by line from beyond the L2, and not again, is announced where computing takes at most twice as long
  * as memory; of lane -1 along the sums. Lanes of results under a mask were measured to be slower so. */
 static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
-    double moved = bytes_beyond_l1(c), far = c->bytes[KN_L3] + c->bytes[KN_DRAM];
+    double moved = bytes_beyond_l1(c);
     if (v->ngate || v->turned || (lane >= 0 && is_masked(opts, *n)) || c->arithmetic > 2 * c->memory) return;
     if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return;
-    if (far <= c->bytes[KN_L1] + c->bytes[KN_L2]) return;
+    if (!loads_from_far(c)) return;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
