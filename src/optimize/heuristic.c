@@ -190,10 +190,9 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     return read > 0 && c->arithmetic <= may_compute(v, read) * from_l3 && 2 * far > all && !nearly_fits(v, all);
 }
 
-/* Bytes from one iteration to the next of the innermost loop that the access moves with, but for copies along the
- * lanes; 0: there is none, or no such number, or, where asked for, something else walks further there, and sets the
- * pace itself. */
-static int64_t bytes_a_round(const ko_view *v, const ko_access *a, int lane, bool sets_pace) {
+/* The innermost loop that the access moves with, but for copies along the lanes; -1: there is none, or, where asked
+ * for, something else walks further there, and sets the pace itself. */
+static int loop_of_rounds(const ko_view *v, const ko_access *a, int lane, bool sets_pace) {
     for (int l = v->nest->nloop; l-- > 0;) {
         const kn_loop *at = &v->nest->loop[l];
         int64_t        s  = ko_stride_in(v, a, at->origin);
@@ -201,12 +200,47 @@ static int64_t bytes_a_round(const ko_view *v, const ko_access *a, int lane, boo
         if (s == 0 || at->extent < 2) continue;
         for (int i = 0; i < v->naccess && sets_pace; i++) {
             int64_t far = ko_stride_in(v, &v->access[i], at->origin);
-            if (far > s && far != INT64_MAX) return 0;
+            if (far > s && far != INT64_MAX) return -1;
         }
-        int64_t far = s == INT64_MAX ? 0 : kn_sat_mul(s < 0 ? -s : s, at->stride); /* rows may be read backwards */
-        return kn_sat_mul(far, kn_dsize(kg_dtype(v->g, a->node)));
+        return l;
     }
-    return 0;
+    return -1;
+}
+
+/* Elements from one number of that loop to the next, be it backwards; INT64_MAX: not known, or more. */
+static int64_t elements_a_round(const ko_view *v, const ko_access *a, int l) {
+    int64_t s = kn_sat_mul(ko_stride_in(v, a, v->nest->loop[l].origin), v->nest->loop[l].stride);
+    return s < -INT64_MAX ? INT64_MAX : llabs(s);
+}
+
+/* Half at least of what lies `more` rounds of loop l ahead of the access is read soon: it is of the same run, or of one
+ * of the next ones, copies and loops around it, while all that is read of them stays in the L1. Which way each goes is
+ * not asked: to announce rows turned one way alone, which were read before, was measured to be no loss. */
+static bool is_read_soon(const ko_view *v, const ko_access *a, int l, int64_t more) {
+    const kn_nest *nest = v->nest;
+    int64_t        step = elements_a_round(v, a, l), ahead = kn_sat_mul(step, more), hits = 0;
+    int64_t        run = kn_sat_mul(step, nest->loop[l].extent);
+    int64_t        held = v->machine->cache[KN_L1] / 2 / kn_dsize(kg_dtype(v->g, a->node));
+    int            order[KN_MAX_NEST], n = 0;
+    if (run >= 2 * ahead) return true;
+    for (int k = 0; k < nest->nloop; k++)
+        if (ko_is_lane(nest->loop[k].type) && elements_a_round(v, a, k) >= run) order[n++] = k;
+    while (l-- > 0)
+        if (!ko_is_lane(nest->loop[l].type) && nest->loop[l].extent > 1) order[n++] = l;
+    for (int64_t k = 0; k * run <= held; k++) {
+        int64_t far = 0, rest = k;
+        for (int i = 0; i < n && rest; rest /= nest->loop[order[i++]].extent)
+            far = kn_sat_add(far, kn_sat_mul(rest % nest->loop[order[i]].extent, elements_a_round(v, a, order[i])));
+        if (rest) break;
+        hits += run - KN_MIN(llabs(far - ahead), run);
+    }
+    return 2 * hits >= run;
+}
+
+/* Bytes from one number of that loop to the next; 0: of none, or not known. */
+static int64_t bytes_a_round(const ko_view *v, const ko_access *a, int l) {
+    int64_t far = l < 0 ? INT64_MAX : elements_a_round(v, a, l);
+    return far == INT64_MAX ? 0 : kn_sat_mul(far, kn_dsize(kg_dtype(v->g, a->node)));
 }
 
 /* Bytes of a row of lanes, with those that are joined with them. */
@@ -278,6 +312,7 @@ static bool is_masked(const kn_opt *opts, int n) {
 /* What comes line by line from beyond the L2, and not again, is announced where computing takes at most twice as long
  * as memory; of lane -1 along the sums. Lanes of results under a mask were measured to be slower so. */
 static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
+    bool   moves = v->outputs == v->nest->norigin; /* sums were measured to lose a little by not asking for the rest */
     double moved = bytes_beyond_l1(c);
     if (v->ngate || v->turned || (lane >= 0 && is_masked(opts, *n)) || c->arithmetic > 2 * c->memory) return;
     if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return;
@@ -287,10 +322,13 @@ static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts,
         kn_ref           p     = kg_at(v->g, a->node, 0);
         int              along = lane;
         if (lane < 0 && (!a->reduce || !ko_reduce_lanes(v, a->reduce, &along))) continue;
-        int64_t bytes = bytes_a_round(v, a, along, false), line = v->machine->line, apart = ko_stride_in(v, a, along);
+        int     l     = loop_of_rounds(v, a, along, false);
+        int64_t bytes = bytes_a_round(v, a, l), line = v->machine->line, apart = ko_stride_in(v, a, along);
         if (a->stored || !a->affine || kg_op(v->g, p) != KN_OP_PARAM || (apart != 1 && apart != -1)) continue;
         if (bytes_of_lanes(v, along, kg_dtype(v->g, a->node)) < line || bytes < line || bytes > A_PAGE) continue;
-        push_ahead(v, p, (LOADS_AHEAD + bytes - 1) / bytes, opts, n, cap);
+        int64_t more = (LOADS_AHEAD + bytes - 1) / bytes;
+        if (moves && !is_read_soon(v, a, l, more)) continue;
+        push_ahead(v, p, more, opts, n, cap);
     }
 }
 
@@ -311,7 +349,7 @@ static void announce(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);
         bool             turns = ko_rows_in_turns(v, a, lane), block = v->turned && !turns;
-        int64_t          bytes = bytes_a_round(v, a, lane, !block);
+        int64_t          bytes = bytes_a_round(v, a, loop_of_rounds(v, a, lane, !block));
         if (!a->stored || kg_op(v->g, p) != KN_OP_PARAM) continue;
         if (!turns && ko_stride_in(v, a, lane) != 1) continue;
         bool across = far && lies_across(v, a, lane) && (much || has_rows(v, a, lane));

@@ -299,6 +299,10 @@ static void test_announced_loads(void) {
               {"%a = PARAM {slot=1} [100000]\n%1 = REDUCE {op=MAX, axes=(0)} %a\n", 0, 0, 0},
               {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n"
                "%1 = DIV (SQRT (SQRT (DIV %a %b))) (SQRT %b)\n", 2, 6, 0},
+              {"%a = PARAM {slot=1} [110, 9, 512]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n", 0, 0, 0},
+              {"%a = PARAM {slot=1} [110, 9, 1024]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n", 1, 24, 0},
+              {"%a = PARAM {slot=1} [330, 3, 512]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n", 0, 0, 0},
+              {"%a = PARAM {slot=1} [3, 330, 512]\n%1 = NEG (PERMUTE {axes=(1, 0, 2)} %a)\n", 1, 24, 0},
               {PRODUCT(1, 3000, 200), 1, 2, 0},
               {PRODUCT(5, 3620, 200), 1, 2, 0},
               {PRODUCT(2, 2878, 190), 0, 0, 0},
