@@ -11,6 +11,7 @@ enum {
     HELD_VECTORS = 12, /* of a row that all rows are made of */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_ROWS_VECTORS = 4, /* of each of a few rows, or of each row by itself */
+    CROWD_OF_ROWS = 16, /* in another order, of which half registers are read */
     PAGED_ROWS = 128, PAGED_VECTORS = 16, /* rows whole pages apart; registers of their sums */
     SUM_ROWS = 4, /* of short rows of sums, */
     THREADS_TRIPS = 1 << 20, /* but of few that take so long */
@@ -389,6 +390,25 @@ static bool row_of_few(const ko_view *v, int lane) {
     return few || (rest && !longer && v->work < KO_PIECE_OPS && !v->ngate);
 }
 
+/* Rows of one array in another order, many of which are read pages apart before the next of any comes, go by half
+ * registers, one a round: more of it was measured to be slower. Longer ones are lines that stream. */
+static bool streams_by_rows(const ko_view *v, int lane) {
+    int64_t e = v->nest->origin[lane].extent, half = v->lanes / 2;
+    int     around = ko_position(v->nest, lane, -1) - 1;
+    if (!v->streams || around < 0 || e < 2 * v->lanes || e > 8 * v->wide || half == 0 || e % half) return false;
+    if (v->nest->loop[around].extent < CROWD_OF_ROWS) return false;
+    bool far = false;
+    int  read = 0;
+    for (int i = 0; i < v->naccess; i++) {
+        const ko_access *a = &v->access[i];
+        if (a->stored) continue;
+        read++;
+        int64_t apart = bytes_apart(v, a, v->nest->loop[around].origin);
+        far |= ko_stride_in(v, a, lane) == 1 && apart >= 2 * PAGE && apart < INT64_MAX;
+    }
+    return far && read == 1 && v->machine->vector_bytes >= v->machine->line;
+}
+
 /* The loop around a row that has none of its own, which is of a few rounds: they are copies. -1: it is not. */
 static int few_beside(const ko_view *v, int lane) {
     int at = ko_position(v->nest, lane, -1) - 1;
@@ -705,7 +725,10 @@ void ko_output_lanes(ko_view *v, int lane, int row, kn_opt *opts, int *n, int ca
         if (rows > 1) ko_split(v, around, rows, KN_AXIS_UPCAST, opts, n, cap);
         at = ko_position(nest, lane, KN_AXIS_LOOP);
     }
-    if (row < 0 && (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_much(v, lane, w) || row_that_stays(v, lane)))
+    if (row < 0 && streams_by_rows(v, lane))
+        w = v->lanes / 2;
+    else if (row < 0 &&
+             (row_of_parts(v, lane) || row_of_few(v, lane) || row_of_much(v, lane, w) || row_that_stays(v, lane)))
         w = e;
     int copied = row < 0 && !stays && w == e && e >= v->lanes && v->ops < FEW_OPS ? few_beside(v, lane) : -1;
     if (copied >= 0) {

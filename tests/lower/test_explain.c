@@ -142,6 +142,27 @@ static void test_streams_rows(void) {
     }
 }
 
+#define ROWS(DIMS) "(PERMUTE {axes=(1, 0, 2)} (PARAM {slot=0} [" DIMS "]))"
+
+/* Rows of one array in another order, many of which are read before the next of any comes, go by half a register. */
+static void test_rows_in_another_order(void) {
+    static const struct {
+        const char *text, *options;
+    } of[] = {
+        {"%1 = NEG " ROWS("64, 64, 64") "\n", "  SPLIT:2:8:UPCAST"},
+        {"%1 = NEG " ROWS("8, 512, 64") "\n", "  SPLIT:2:64:UPCAST"},
+        {"%1 = NEG " ROWS("512, 8, 64") "\n", "  SPLIT:2:64:UPCAST"},
+        {"%1 = NEG " ROWS("16, 16, 64") "\n", "  SPLIT:2:64:UPCAST"},
+        {"%1 = ADD (PARAM {slot=1} [64, 64, 64]) " ROWS("64, 64, 64") "\n", "  SPLIT:2:64:UPCAST"},
+    };
+    for (int i = 0; i < KN_COUNT(of); i++) {
+        kn_str s;
+        explain(of[i].text, NULL, &s);
+        says(kn_str_c(&s), "> loop 2", of[i].options);
+        kn_str_free(&s);
+    }
+}
+
 /* Where the code of the lanes that are predicted to take the least comes out longer than predicted, others are tried,
  * by kernels that take long: not for few columns, nor for f32, which come out as predicted. */
 static void test_other_lanes(void) {
@@ -281,6 +302,7 @@ int main(void) {
     RUN(test_options);
     RUN(test_streams);
     RUN(test_streams_rows);
+    RUN(test_rows_in_another_order);
     RUN(test_other_lanes);
     RUN(test_moving_bound);
     RUN(test_rows_in_line);
