@@ -216,6 +216,11 @@ static bool model_rounds_odd(const kn_graph *g, kn_ref n) {
     return kg_op(g, n) == KN_OP_CAST && kg_dtype(g, kg_at(g, n, 0)) == KN_F64 && kn_is_float(dt) && kn_dsize(dt) == 2;
 }
 
+/* Floats to integers: NaN is 0, and what is out of bounds the bound, by some instructions of the float's lanes. */
+static bool model_clamps(const kn_graph *g, kn_ref n) {
+    return kg_op(g, n) == KN_OP_CAST && kn_is_int(kg_dtype(g, n)) && kn_is_float(kg_dtype(g, kg_at(g, n, 0)));
+}
+
 static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) {
     int op = kg_op(g, n);
     if (op == KN_OP_STORE || op == KN_OP_LOAD) {
@@ -228,6 +233,7 @@ static bool model_node(ko_model *m, kn_graph *g, kn_ref n, const kn_nest *nest) 
     if ((op == KN_OP_IDIV || op == KN_OP_MOD) && model_shifts(g, kg_at(g, n, 1))) ops = 1;
     if (model_sees_nan(g, n)) ops = 3;
     if (model_rounds_odd(g, n)) ops = 12, size = 8;
+    if (model_clamps(g, n)) ops = 6, size = KN_MAX(size, kn_dsize(kg_dtype(g, kg_at(g, n, 0))));
     if (!fold_step(g, n, &ops, &size)) return false;
     kn_ref   in = op == KN_OP_REDUCE ? kg_at(g, n, 0) : n;
     ko_site *s  = model_site(m, g, in, nest);

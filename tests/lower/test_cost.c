@@ -238,6 +238,23 @@ static void test_folds(void) {
     subject_close(&s);
 }
 
+/* A cast to integers takes some instructions of the float's lanes, for NaN and bounds; one to floats is one of them. */
+static void test_casts(void) {
+    static const char *const texts[] = {"%1 = NEG (PARAM {slot=0, dtype=f64} [65536])\n",
+                                        "%1 = CAST {f64} (PARAM {slot=0, dtype=i64} [65536])\n",
+                                        "%1 = CAST {i64} (PARAM {slot=0, dtype=f64} [65536])\n",
+                                        "%1 = CAST {u16} (PARAM {slot=0, dtype=f64} [65536])\n"};
+    double arithmetic[KN_COUNT(texts)] = {0};
+    for (int i = 0; i < KN_COUNT(texts); i++) {
+        subject s;
+        if (subject_open(&s, texts[i]))
+            arithmetic[i] = cost_under(&s, "SPLIT:0:16:UPCAST", kn_machine_default()).arithmetic;
+        subject_close(&s);
+    }
+    CHECK(arithmetic[0] > 0 && arithmetic[1] == arithmetic[0]);
+    CHECK(arithmetic[2] == 6 * arithmetic[0] && arithmetic[3] == arithmetic[2]);
+}
+
 static void test_quick(void) {
     static const char *const programs[] = {
         PRODUCT(1024, 1024, 1024),
@@ -342,6 +359,7 @@ int main(void) {
     RUN(test_parts);
     RUN(test_chains);
     RUN(test_folds);
+    RUN(test_casts);
     RUN(test_quick);
     RUN(test_announced_loads);
     return check_result();
