@@ -132,17 +132,21 @@ static bool nearly_fits(const ko_view *v, double bytes) {
     return 4 * bytes < 5 * (double)v->machine->cache[KN_L2];
 }
 
-/* How long a kernel that streams may compute for all that it loads to be read from the L3 once, measured: half as long,
- * and three quarters where it is one array by one loop, and nothing waits for a divider. */
-static double may_compute(const ko_view *v, int read) {
-    return read == 1 && v->nest->nloop == 1 && !v->divided ? 0.75 : 0.5;
-}
-
 /* Bytes that the kernel moves beyond the L1. */
 static double bytes_beyond_l1(const ko_cost *c) {
     double moved = 0;
     for (int l = KN_L2; l < KN_LEVELS; l++) moved += c->bytes[l] + c->stored[l];
     return moved;
+}
+
+/* How long a kernel that streams may compute for all that it loads to be read from the L3 once, measured: half as long,
+ * and three quarters where it is one array by one loop, and nothing waits for a divider, or, of as much as is announced
+ * before it is loaded, one and a quarter, but for what a compiler makes of it, selects of halves by six operations. */
+static double may_compute(const ko_view *v, int read, const ko_cost *c) {
+    if (read > 1 || v->nest->nloop > 1 || v->divided) return 0.5;
+    double moved = bytes_beyond_l1(c);
+    if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return 0.75;
+    return v->machine->masks ? 1.25 : 0.75;
 }
 
 /* Most of what is loaded comes from beyond the L2. */
@@ -187,7 +191,7 @@ static bool streams(const ko_view *v, int lane, const ko_cost *c) {
     }
     if (rows && !streams_rows(v, lane, c)) return false;
     double from_l3 = loaded / (double)v->machine->line * (double)v->machine->read_ps[KN_L3];
-    return read > 0 && c->arithmetic <= may_compute(v, read) * from_l3 && 2 * far > all && !nearly_fits(v, all);
+    return read > 0 && c->arithmetic <= may_compute(v, read, c) * from_l3 && 2 * far > all && !nearly_fits(v, all);
 }
 
 /* The innermost loop that the access moves with, but for copies along the lanes; -1: there is none, or, where asked

@@ -350,6 +350,37 @@ static void test_announced_loads(void) {
     }
 }
 
+/* One array by one loop, of which more is computed, streams by half registers where it is announced before it is
+ * loaded: not of a sine, nor by a compiler, nor of two arrays. */
+static void test_streams_of_announced(void) {
+#define OPS(X) "%1 = MUL (ADD (MUL (ADD " X " 1.0:f32) 3.0:f32) 2.0:f32) 5.0:f32\n"
+    static const struct {
+        const char *text;
+        bool        announces, masks, halves;
+    } of[] = {{"%a = PARAM {slot=1} [400000]\n" OPS("%a"), true, true, true},
+              {"%a = PARAM {slot=1} [400000]\n" OPS("%a"), false, true, false},
+              {"%a = PARAM {slot=1} [400000]\n" OPS("%a"), true, false, false},
+              {"%a = PARAM {slot=1} [400000]\n" OPS("(SIN %a)"), true, true, false},
+              {"%a = PARAM {slot=1} [400000]\n%b = PARAM {slot=2} [400000]\n" OPS("(ADD %a %b)"), true, true, false}};
+    for (int i = 0; i < KN_COUNT(of); i++) {
+        kn_machine m      = *kn_machine_default();
+        kn_fault   f      = {0};
+        ko_choice  choice = {0};
+        kn_opt     opts[KN_MAX_OPTS];
+        subject    s;
+        m.masks      = of[i].masks;
+        m.reads_from = of[i].announces ? 1800 << 10 : INT64_MAX;
+        if (subject_open(&s, of[i].text)) {
+            int  n      = ko_choose(s.p.kernel[0].g, s.p.kernel[0].root, &m, &choice, opts, KN_MAX_OPTS, NULL, &f);
+            bool halves = false;
+            for (int k = 0; k < n; k++) halves |= opts[k].op == KN_OPT_SPLIT && opts[k].arg == m.vector_bytes / 8;
+            if (!CHECK_EQ(halves, of[i].halves)) printf("  program %d\n", i);
+        }
+        subject_close(&s);
+    }
+#undef OPS
+}
+
 int main(void) {
     RUN(test_product);
     RUN(test_tails);
@@ -362,5 +393,6 @@ int main(void) {
     RUN(test_casts);
     RUN(test_quick);
     RUN(test_announced_loads);
+    RUN(test_streams_of_announced);
     return check_result();
 }
