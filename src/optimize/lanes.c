@@ -234,12 +234,14 @@ static int64_t lanes_of_few_rows(const ko_view *v, int lane, int row) {
 }
 
 /* All of few rows are in a tile, and their sums wait for one another: the loop that what is broadcast to the rows does
- * not move with, some of whose numbers go into the tile too. -1: there is none, or registers are too few. */
+ * not move with, some of whose numbers go into the tile too, of a narrower one half as many, three at least. -1: there
+ * is none, or registers are too few. */
 static int rows_beside(const ko_view *v, int lane, int row, int64_t rows, int64_t w, int64_t *some) {
     int64_t nv = ko_lane_vectors(v, w);
     int     beside = -1;
     *some = KN_MIN((ko_tile_registers(v) - 1) / kn_sat_mul(rows + 1, nv), FULL_SUMS / kn_sat_mul(rows, nv));
-    if (v->narrow || v->ngate || *some < 2 || rows < v->nest->origin[row].extent) return -1;
+    *some >>= v->narrow;
+    if (v->ngate || *some < 2 + (v->narrow > 0) || rows < v->nest->origin[row].extent) return -1;
     if (v->ops > FEW_OPS || ko_terms(v) <= 4 * KO_SHORT_SUM) return -1;
     for (int o = 0; o < v->outputs; o++) {
         if (o == lane || o == row || !ko_may_be_lane(v, o) || v->nest->origin[o].extent < 2 * *some) continue;

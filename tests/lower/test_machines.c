@@ -156,6 +156,20 @@ static bool optimized_has(kn_tensor *t, const char *part) {
     return has;
 }
 
+#if KN_TARGET_X86
+/* A window over few channels has rows beside one another: fewer where registers do not hold as many, not none. */
+static void test_fewer_rows_beside(void) {
+    kn_config   cfg = {.target = "x86:avx512", .machine = "avx512", .threads = 1, .size = sizeof cfg};
+    kn_context *kn  = kn_open(&cfg);
+    kn_scope   *s   = kn_begin(kn);
+    kn_tensor  *x   = kn_empty(kn, KN_F32, KN_DIMS(8, 16, 32, 9));
+    kn_tensor  *w   = kn_empty(kn, KN_F32, KN_DIMS(2, 16, 3, 3));
+    CHECK(optimized_has(kn_conv2d(x, w, NULL, .padding = {1, 1}), "type=UPCAST, axis=1} 3 : index"));
+    CHECK_EQ(kn_end(s), KN_OK);
+    kn_close(kn);
+}
+#endif
+
 /* A row of up to sixteen registers, of which little is computed, is one body's: no tile for what is left over. */
 static void test_rows_with_a_rest(void) {
     kn_context *kn = open_for("avx512", 1);
@@ -278,6 +292,9 @@ int main(void) {
     RUN(test_few_rows_beside);
     RUN(test_filler_is_known);
     RUN(test_streams_beside_a_number);
+#if KN_TARGET_X86
+    RUN(test_fewer_rows_beside);
+#endif
     RUN(test_unknown);
     return check_result();
 }
