@@ -321,6 +321,18 @@ static bool turns_bytes(const ko_view *v, int lane, int turned) {
            v->nest->origin[turned].extent >= KO_BYTE_BLOCK;
 }
 
+/* What is read far apart are bytes, of which words are stored side by side, in blocks that leave little over. */
+static bool turns_bytes_alone(const ko_view *v, int lane) {
+    int64_t e     = v->nest->origin[lane].extent;
+    bool    alone = v->lanes == KO_BYTE_BLOCK && (e >= 2 * KO_BYTE_BLOCK || e == KO_BYTE_BLOCK);
+    for (int i = 0; i < v->naccess && alone; i++) {
+        const ko_access *a = &v->access[i];
+        int64_t          s = ko_stride_in(v, a, lane);
+        if (s != 0 && s != 1) alone = !a->stored && kn_dsize(kg_dtype(v->g, a->node)) == 1;
+    }
+    return alone;
+}
+
 /* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
  * as many, which registers turn, or one by one, more of them in a row. False: registers are too few for one. */
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
@@ -337,7 +349,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     bool    bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
-    if (bytes && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
+    if ((bytes || turns_bytes_alone(v, lane)) && turns_bytes(v, lane, turned)) *rows = *w = KO_BYTE_BLOCK;
     /* of a few rows whole registers are shuffled from as few runs */
     if (v->machine->turns && v->lanes <= 2 * KO_BLOCK && *rows <= KN_NEAR && v->machine->mask_registers)
         *w = KN_MIN(KN_MAX(*w, v->lanes), v->nest->origin[lane].extent);

@@ -168,6 +168,29 @@ static void test_fewer_rows_beside(void) {
     CHECK_EQ(kn_end(s), KN_OK);
     kn_close(kn);
 }
+
+/* Bytes that are turned and stored as words go by the blocks of bytes that registers turn: not as eight bytes each,
+ * nor where much is left over. */
+static void test_turned_bytes(void) {
+    static const struct {
+        kn_dim   rows;
+        kn_dtype stored;
+        bool     block;
+    } of[] = {{512, KN_F32, true}, {512, KN_I32, true}, {512, KN_F64, false}, {512, KN_I16, false},
+              {20, KN_F32, false}};
+    for (int i = 0; i < KN_COUNT(of); i++) {
+        kn_config   cfg = {.target = "x86:avx512", .machine = "avx512", .threads = 1, .size = sizeof cfg};
+        kn_context *kn  = kn_open(&cfg);
+        kn_scope   *s   = kn_begin(kn);
+        kn_tensor  *x   = kn_transpose(kn_empty(kn, KN_I8, KN_DIMS(of[i].rows, 367)), 0, 1);
+        char       *t   = optimized(kn_cast(x, of[i].stored));
+        bool block = strstr(t, "type=UPCAST} 16 : index") && strstr(t, "type=UPCAST, axis=1} 16 : index");
+        if (!CHECK_EQ(block, of[i].block)) printf("  case %d\n", i);
+        free(t);
+        CHECK_EQ(kn_end(s), KN_OK);
+        kn_close(kn);
+    }
+}
 #endif
 
 /* A row of up to sixteen registers, of which little is computed, is one body's: no tile for what is left over. */
@@ -294,6 +317,7 @@ int main(void) {
     RUN(test_streams_beside_a_number);
 #if KN_TARGET_X86
     RUN(test_fewer_rows_beside);
+    RUN(test_turned_bytes);
 #endif
     RUN(test_unknown);
     return check_result();
