@@ -139,14 +139,18 @@ static double bytes_beyond_l1(const ko_cost *c) {
     return moved;
 }
 
+/* As much is moved as is faster if it is announced before it is loaded. */
+static bool announces_loads(const ko_view *v, const ko_cost *c) {
+    double moved = bytes_beyond_l1(c);
+    return moved >= (double)v->machine->reads_from && moved <= (double)v->machine->announces;
+}
+
 /* How long a kernel that streams may compute for all that it loads to be read from the L3 once, measured: half as long,
  * and three quarters where it is one array by one loop, and nothing waits for a divider, or, of as much as is announced
  * before it is loaded, one and a quarter, but for what a compiler makes of it, selects of halves by six operations. */
 static double may_compute(const ko_view *v, int read, const ko_cost *c) {
     if (read > 1 || v->nest->nloop > 1 || v->divided) return 0.5;
-    double moved = bytes_beyond_l1(c);
-    if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return 0.75;
-    return v->machine->masks ? 1.25 : 0.75;
+    return announces_loads(v, c) && v->machine->masks ? 1.25 : 0.75;
 }
 
 /* Most of what is loaded comes from beyond the L2. */
@@ -316,11 +320,9 @@ static bool is_masked(const kn_opt *opts, int n) {
 /* What comes line by line from beyond the L2, and not again, is announced where computing takes at most twice as long
  * as memory; of lane -1 along the sums. Lanes of results under a mask were measured to be slower so. */
 static void announce_loads(ko_view *v, int lane, const ko_cost *c, kn_opt *opts, int *n, int cap) {
-    bool   moves = v->outputs == v->nest->norigin; /* sums were measured to lose a little by not asking for the rest */
-    double moved = bytes_beyond_l1(c);
+    bool moves = v->outputs == v->nest->norigin; /* sums were measured to lose a little by not asking for the rest */
     if (v->ngate || v->turned || (lane >= 0 && is_masked(opts, *n)) || c->arithmetic > 2 * c->memory) return;
-    if (moved < (double)v->machine->reads_from || moved > (double)v->machine->announces) return;
-    if (!loads_from_far(c)) return;
+    if (!announces_loads(v, c) || !loads_from_far(c)) return;
     for (int i = 0; i < v->naccess; i++) {
         const ko_access *a     = &v->access[i];
         kn_ref           p     = kg_at(v->g, a->node, 0);

@@ -334,7 +334,7 @@ static bool turns_bytes_alone(const ko_view *v, int lane) {
 }
 
 /* Rows and lanes of a block that touches each line of memory once: as many lines as a set of the L1 has; of bytes twice
- * as many, which registers turn, or one by one, more of them in a row. False: registers are too few for one. */
+ * as many, which registers turn, also for words, or one by one, more of them in a row. False: registers are too few. */
 static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int64_t *w) {
     for (int i = 0; i < v->naccess; i++) {
         if (ko_rows_in_turns(v, &v->access[i], lane) != &v->nest->origin[turned]) continue;
