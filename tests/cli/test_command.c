@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/run.h"
 #include "format/npy.h"
+#include "target/target.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -60,7 +61,16 @@ static double counted(const char *name) {
     return CHECK(at != NULL) ? atof(at + strlen(name)) : 1e9;
 }
 
-/* What compiling for one machine may cost, in counts, which none changes that it runs on; test_budgets.c has more. */
+/* More with AVX2, whose lanes are made of more instructions. */
+static double most_rewritten(void) {
+#if KN_TARGET_X86
+    if (!__builtin_cpu_supports("avx512bw")) return 1000;
+#endif
+    return 600;
+}
+
+/* What compiling for one machine may cost, in counts, which of what it runs on only the level of the target changes;
+ * test_budgets.c has more. */
 static void test_bench_counts(void) {
     static const struct {
         const char *program;
@@ -74,7 +84,7 @@ static void test_bench_counts(void) {
         CHECK(kernels <= most[i].kernels && distinct <= most[i].distinct);
         CHECK(counted("\"sweeps\":") <= 6);
         CHECK(counted("\"nodes_out\":") <= 900 * distinct);
-        CHECK(counted("\"rewritten\":") <= 600 * distinct + counted("\"nodes\":"));
+        CHECK(counted("\"rewritten\":") <= most_rewritten() * distinct + counted("\"nodes\":"));
     }
 }
 

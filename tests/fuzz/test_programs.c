@@ -42,16 +42,27 @@ static bool runs_code(void) {
     return kt_find(NULL, &c, &f) && c.target->machine;
 }
 
+/* One of them; without AVX-512 the next that does without. */
+static const char *level_of(uint64_t i) {
+    uint64_t k = i % KN_COUNT(levels);
+#if KN_TARGET_X86
+    if (strstr(levels[k], "avx512") && !__builtin_cpu_supports("avx512bw")) k++;
+#endif
+    return levels[k];
+}
+
 /* What program `i` is put through: all stages for both targets and some options, or code alone. */
 static void choose_ways(program *p, uint64_t i, bool compiled) {
     uint64_t    opts = kn_threefry2x32(i, 2) | 1;
-    const char *one = levels[i % KN_COUNT(levels)], *other = levels[i / KN_COUNT(levels) % KN_COUNT(levels)];
+    const char *one, *other;
     p->symbolic = i % 4 == 0;
     p->point    = (unsigned)(i / 4);
     p->nhow     = 0;
     if (!compiled) p->how[p->nhow++] = (trial_how){.stages = true};
     if (!runs_code()) p->how[p->nhow++] = (trial_how){.opts = opts, .stages = true};
     if (runs_code()) {
+        one               = level_of(i);
+        other             = level_of(i / KN_COUNT(levels));
         p->how[p->nhow++] = (trial_how){.target = one, .stages = !compiled};
         p->how[p->nhow++] = (trial_how){.target = other, .opts = opts, .stages = !compiled};
     }
@@ -282,7 +293,7 @@ static void one_found(const corpus_program *p, void *user) {
     lists           = lists ? lists + strlen("# options ") : NULL;
     how[n++]        = (trial_how){.lists = lists, .stages = true};
     for (int k = 0; k < KN_COUNT(levels) && runs_code(); k++)
-        how[n++] = (trial_how){.target = levels[k], .lists = lists, .stages = true};
+        how[n++] = (trial_how){.target = level_of((uint64_t)k), .lists = lists, .stages = true};
     if (refused) {
         snprintf(no, sizeof no, "%.*s", (int)strcspn(refused + 11, "\n"), refused + 11);
         CHECK(trial_run(e, p->text, how, n) == TRIAL_FAILED);

@@ -223,7 +223,7 @@ static void one_op(const corpus_program *p, void *user) {
         if (tensor && strncmp(want, "none", 4) != 0) {
             bool machine = kt_find("x86", &(kt_choice){0}, &f);
             mark(op, C, lowers(g, root, "c", C));
-            mark(op, X86, machine && lowers(g, root, "x86", X86));
+            mark(op, X86, machine && lowers(g, root, "x86:avx512", X86));
             bool run = table.mark[op][C] && table.mark[op][C][0] == 'y'; /* the programs that are lowered */
             if (run && !CHECK(runs(g, root, want))) fprintf(stderr, "  %s\n", p->name);
         }
@@ -243,7 +243,7 @@ static void lower_kernels(const corpus_program *p, void *user) {
     kn_fault  f = {0};
     kn_ref    n = kg_parse(g, p->text, strlen(p->text), &f);
     (void)user;
-    if (CHECK(n)) lowers(g, n, "c", C), lowers(g, n, "x86", X86);
+    if (CHECK(n)) lowers(g, n, "c", C), lowers(g, n, "x86:avx512", X86);
     kg_free(g);
 }
 
