@@ -345,7 +345,8 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
         *w        = KN_MIN(half && v->work >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
         return true;
     }
-    int64_t b = ko_tile_registers(v) < 2 * KO_BLOCK ? BLOCK_LEAST : KO_BLOCK;
+    bool    whole = v->machine->turns && v->lanes == KO_BLOCK; /* a register a row, and some for shuffles */
+    int64_t room  = (whole ? 3 : 4) * KO_BLOCK / 2, b = ko_tile_registers(v) < room ? BLOCK_LEAST : KO_BLOCK;
     bool    bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);
     *w    = KN_MIN(b << bytes, v->nest->origin[lane].extent);
@@ -353,7 +354,7 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
     /* of a few rows whole registers are shuffled from as few runs */
     if (v->machine->turns && v->lanes <= 2 * KO_BLOCK && *rows <= KN_NEAR && v->machine->mask_registers)
         *w = KN_MIN(KN_MAX(*w, v->lanes), v->nest->origin[lane].extent);
-    return ko_tile_registers(v) >= 2 * b;
+    return ko_tile_registers(v) >= (b == KO_BLOCK ? room : 2 * b);
 }
 
 /* The L1 has no place for a line of each of so many rows that a block stores. */

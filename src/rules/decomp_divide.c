@@ -24,11 +24,11 @@ static R below(kn_graph *g, R t, R x) {
     return xp_if(g, xp_lt(g, x, t), xp_sub(g, t, kg_float(g, kg_dtype(g, x), 1)), t);
 }
 
-/* A whole number of a float as an integer of four bytes. */
+/* A whole number of a float as an integer of four bytes: the low bits of what has its units in the last bit. The least
+ * i32 by -1 wraps. */
 static R as_whole(kn_graph *g, R x, R node, int wide) {
-    if (kg_dtype(g, x) == KN_F32) /* the low bits of what has its units in the last bit */
-        return xp_as(g, xp_add(g, x, xp_f32(g, 0x1.8p23)), KN_I32);
-    R i = kg_cast(g, x, KN_I64); /* the least i32 by -1 wraps */
+    if (kg_dtype(g, x) == KN_F32) return xp_as(g, xp_add(g, x, xp_f32(g, 0x1.8p23)), KN_I32);
+    R i = xp_as(g, xp_add(g, x, kg_float(g, KN_F64, 0x1.8p52)), KN_I64);
     if (wide != KN_INDEX) return kg_cast(g, i, wide);
     R low = kg_op2(g, KN_OP_MAX, kg_cast(g, i, KN_I32), xp_i32(g, kg_min(g, node))); /* so that bounds stay known */
     return kg_cast(g, kg_op2(g, KN_OP_MIN, low, xp_i32(g, kg_max(g, node))), KN_INDEX);
@@ -42,10 +42,8 @@ kn_ref kn_decomp_divide(kn_rw *rw, kn_ref node) {
     int       wide = small ? KN_I32 : dt, fl = small ? KN_F32 : KN_F64;
     R         a = kg_cast(g, kg_at(g, node, 0), wide), b = kg_cast(g, kg_at(g, node, 1), wide);
     R         fa = kg_cast(g, a, fl), fb = kg_cast(g, b, fl), q = quotient(g, fl, fa, fb, kg_at(g, node, 1));
-    if (sign || small || mod) {
-        R t = kg_op1(g, KN_OP_TRUNC, q);
-        q   = sign ? below(g, t, q) : t;
-    }
+    R         t = kg_op1(g, KN_OP_TRUNC, q);
+    q           = sign ? below(g, t, q) : t;
     if (mod) q = xp_fma(g, kg_op1(g, KN_OP_NEG, q), fb, fa); /* exact */
     q = as_whole(g, q, node, wide);
     if (!is_number(g, kg_at(g, node, 1)))

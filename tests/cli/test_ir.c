@@ -195,13 +195,13 @@ static void test_lanes_beyond(void) {
 static void test_announced_last(void) {
 #if KN_TARGET_X86
     put("ir_cube.kn", "%x = PARAM {slot=1} [65536]\n%1 = MUL %x (MUL %x %x)\n");
-    expect("ir_cube.kn --after render --target x86 --opts 'SPLIT:0:32:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
+    expect("ir_cube.kn --after render --target x86:avx512 --opts 'SPLIT:0:32:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
     char *loop = strstr(output, "\n.L"), *last = loop ? strstr(loop, "prefetcht0") : NULL;
     CHECK(last && !strstr(last, " LOAD ") && !strstr(last, " MUL") && strstr(last, " STORE "));
     *(last ? last : output) = 0;
     CHECK(!strstr(output, " STORE "));
     put("ir_copy.kn", "%x = PARAM {slot=1} [65537]\n%1 = CONTIGUOUS (SHRINK %x [1] [65536])\n");
-    expect("ir_copy.kn --after render --target x86 --opts 'SPLIT:0:32:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
+    expect("ir_copy.kn --after render --target x86:avx512 --opts 'SPLIT:0:32:UPCAST PREFETCH:1:8'", 0, "prefetcht0");
     loop = strstr(output, "\n.L"), last = loop ? strstr(loop, "prefetcht0") : NULL;
     CHECK(last && !strstr(last, " STORE ") && strstr(last, " END "));
     put("ir_rows.kn", "%x = PARAM {slot=1} [64, 4096]\n%1 = REDUCE {op=ADD, axes=(1)} %x\n");
@@ -209,6 +209,24 @@ static void test_announced_last(void) {
            "--opts 'SPLIT:1:16:GROUP_REDUCE PREFETCH:1:8'", 0, "prefetcht0");
     last = strstr(output, "prefetcht0");
     CHECK(last && strstr(last, "zmm0, zmmword ptr ["));
+#endif
+}
+
+/* What AVX2 does by other instructions than AVX-512. */
+static void test_avx2(void) {
+#if KN_TARGET_X86
+    put("ir_turned.kn", "%x = PARAM {slot=0} [512, 512]\n%1 = CONTIGUOUS (PERMUTE {axes=(1, 0)} %x)\n");
+    expect("ir_turned.kn --after render --target x86:avx2 --machine avx2", 0, "vperm2f128");
+    CHECK(!strstr(output, "vpermq")); /* a block's halves are exchanged once, not put in order by each shuffle */
+    put("ir_halves.kn", "%x = PARAM {slot=0, dtype=f64} [512, 512]\n%1 = CONTIGUOUS (PERMUTE {axes=(1, 0)} %x)\n");
+    expect("ir_halves.kn --after render --target x86:avx2 --machine avx2", 0, "vperm2f128");
+    CHECK(!strstr(output, "vpermq"));
+    put("ir_whole.kn", "%x = PARAM {slot=0, dtype=i64} [4096]\n%1 = MUL (CAST {f32} %x) 0.5:f32\n");
+    expect("ir_whole.kn --after render --target x86:avx2", 0, "vcvtsi2ss xmm0, xmm0, qword ptr [");
+    put("ir_quotient.kn", "%x = PARAM {slot=0, dtype=i32} [4096]\n%y = PARAM {slot=1, dtype=i32} [4096]\n"
+                          "%1 = IDIV %x %y\n");
+    expect("ir_quotient.kn --after render --target x86:avx2", 0, "vdivpd");
+    CHECK(!strstr(output, "idiv"));
 #endif
 }
 
@@ -326,6 +344,7 @@ int main(void) {
     RUN(test_signs_of_a_pair);
     RUN(test_lanes_beyond);
     RUN(test_announced_last);
+    RUN(test_avx2);
     RUN(test_columns_by_number);
     RUN(test_time_and_count);
     RUN(test_disable_rule);

@@ -634,10 +634,16 @@ static void el_alternate(kx_writer *e, kn_ref n, kn_ref a, kn_ref b, int odd) {
     int      size = kx_held_size(e->p, kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), bytes = w * size;
     kx_table table[KX_MAX_TABLES];
     int      d = kx_dst(e, n), x = kx_get(e, a, bytes, e->v1, n), y = kx_get(e, b, bytes, e->v2, n);
+    const kx_value *v = &e->p->value[n];
+    if (v->across) {
+        kx_put(e, kx_imm(kx_i4(KX_VPERM2F128, 0, d, x, y, 0), odd ? 0x31 : 0x20));
+        kx_done(e, n, d);
+        return;
+    }
     if (!kx_tables_of(e->p, n, table)) {
         kx_put(e, size == 8 ? kx_i3(odd ? KX_VUNPCKHPD : KX_VUNPCKLPD, bytes, d, x, y)
                             : kx_imm(kx_i4(KX_VSHUFPS, bytes, d, x, y, 0), odd ? 0xdd : 0x88));
-        if (bytes == 32) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8)); /* halves, each in order */
+        if (bytes == 32 && !v->within) kx_put(e, kx_imm(kx_i3(KX_VPERMQI, 32, d, d, 0), 0xd8)); /* halves in order */
         kx_done(e, n, d);
         return;
     }

@@ -561,10 +561,17 @@ static void es_integer_to_real(kx_writer *e, kn_ref n) {
         return;
     }
     kn_ref     a  = es_src(e, n, 0);
-    int        st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n), x = kx_gp(e, a, KX_A);
+    int        st = kg_dtype(e->g, a), dt = kg_dtype(e->g, n), d = kx_dst(e, n);
     bool       dbl  = dt == KN_F64;
     kx_form_id form = dbl ? KX_VCVTSI2SD : KX_VCVTSI2SS;
     kx_put(e, e->avx512 ? kx_i3(KX_VPXORD, 16, d, d, d) : kx_i3(KX_VPXOR, 16, d, d, d));
+    if (e->p->value[a].folded) {
+        kx_rm m = kx_vec_rm(e, a, 16, false, n);
+        kx_put(e, kx_with(kx_i3(form, kn_dsize(st), d, d, KX_IN_MEM), &m));
+        kx_done(e, n, d);
+        return;
+    }
+    int x = kx_gp(e, a, KX_A);
     if (st == KN_U64 && e->avx512) form = dbl ? KX_VCVTUSI2SD : KX_VCVTUSI2SS;
     if (st == KN_U64 && !e->avx512) { /* the upper half by half of it, its last bit kept for the rounding */
         int32_t big = kx_label(&e->code), done = kx_label(&e->code);

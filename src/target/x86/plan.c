@@ -564,6 +564,7 @@ static int pl_memory_operand(const kx_plan *p, kn_ref n, int k) {
     bool            fl = kn_is_float(dt) && kn_dsize(dt) >= 4, lanes = kx_is_lanes(g, n);
     if (kg_op(g, n) != KN_OP_INS) return 0;
     if (op == KN_OP_CAST && lanes && kx_is_lanes(g, kg_at(g, n, 0))) return pl_converts(p, dt, st);
+    if (op == KN_OP_CAST && !lanes && !kn_is_float(st)) return fl && (st == KN_I32 || st == KN_I64);
     if (op == KN_OP_CAST) return lanes && st == dt && kn_dsize(dt) >= 4 && dt != KN_BOOL;
     if (kn_is_int(dt) && !lanes) return 0;
     if (lanes && p->avx512 && kx_compares(op)) return kn_dsize(st) >= 4 && st != KN_INDEX; /* from either side */
@@ -588,7 +589,7 @@ static bool pl_repeats(const kx_plan *p, kn_ref n) { /* a scalar, over lanes of 
     const kn_graph *g = p->g;
     if (!p->value[n].needed || kg_op(g, n) != KN_OP_INS || kx_op(g, n) != KN_OP_CAST) return false;
     kn_ref s = kg_at(g, n, 0);
-    return !kx_is_lanes(g, s) && kg_op(g, s) != KN_OP_CONST && pl_memory_operand(p, n, 0);
+    return kx_is_lanes(g, n) && !kx_is_lanes(g, s) && kg_op(g, s) != KN_OP_CONST && pl_memory_operand(p, n, 0);
 }
 
 enum {
@@ -661,7 +662,8 @@ static void pl_fold_loads(kx_plan *p) {
     const kn_graph *g = p->g;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref x = p->list[i], s = kg_op(g, x) == KN_OP_INS && kx_op(g, x) == KN_OP_CAST ? kg_at(g, x, 0) : 0;
-        if (s && p->value[x].needed && !p->value[x].low && pl_memory_operand(p, x, 0) && p->value[s].at)
+        if (s && kx_is_lanes(g, x) && p->value[x].needed && !p->value[x].low && pl_memory_operand(p, x, 0) &&
+            p->value[s].at)
             p->value[s].spread += p->loop_of[p->value[s].at - 1] == p->loop_of[i];
     }
     for (uint32_t i = 0; i < p->n; i++) {
@@ -672,8 +674,8 @@ static void pl_fold_loads(kx_plan *p) {
             uint32_t uses = p->value[s].uses;
             if (!pl_memory_operand(p, x, (int)k) || !p->value[s].at || p->value[s].low) continue;
             if (uses != 1 && (uses > WIDTHS || p->value[s].spread != uses)) continue;
-            bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && !kx_is_lanes(g, kg_at(g, s, 0)) &&
-                           p->value[kg_at(g, s, 0)].folded;
+            bool repeats = kg_op(g, s) == KN_OP_INS && kx_op(g, s) == KN_OP_CAST && kx_is_lanes(g, s) &&
+                           !kx_is_lanes(g, kg_at(g, s, 0)) && p->value[kg_at(g, s, 0)].folded;
             bool alone = kx_op(g, x) == KN_OP_CAST || kx_op(g, x) == KN_OP_WHERE; /* of whole registers */
             if (repeats && (!p->avx512 || alone)) continue;
             if (!repeats && !pl_plain_load(p, l)) continue;
@@ -1041,6 +1043,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     if (ok) {
         pl_find_parts(p);
         pl_count_uses(p);
+        kx_find_blocks(p);
         pl_find_whole(p);
         pl_fold_masks(p);
         pl_fold_flags(p);

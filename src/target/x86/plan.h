@@ -41,7 +41,10 @@ typedef struct kx_value {
     bool     fixed;       /* PARAM: an address, whatever steps are */
     kn_ref   part; /* LOAD: of what this STORE stored; of such a BUFFER, its STOREs, each the next. 0: of memory */
     kn_ref   other; /* LOAD of every second lane of two registers: the STORE of the second of them */
-    uint8_t  even; /* an index: a multiple of 1 << even, as far as is known (pace.c) */
+    uint8_t  within; /* LOAD of every second lane in a block that is turned: the so-manieth shuffle (blocks.c), */
+    bool     across; /* the last, which exchanges halves; */
+    uint32_t inside; /* others of the block that read it */
+    uint8_t  even;   /* an index: a multiple of 1 << even, as far as is known (pace.c) */
     int32_t  start, end; /* twice the places in the list */
     int32_t  slot;       /* in the frame, -1 none */
     double   weight;
@@ -166,6 +169,9 @@ void kx_fold_copies(kx_plan *p);
 
 /* logic.c: bits of two or three values that are made at once. */
 void kx_fold_logic(kx_plan *p);
+
+/* blocks.c: registers that are turned, and exchange their halves once. */
+void kx_find_blocks(kx_plan *p);
 
 /* tables.c: the places that shuffles of a LOAD take, a byte for each, at the lowest of a lane; the bits that a NEG of
  * floats inverts. */
