@@ -288,7 +288,9 @@ static double code_cost(const kl_program *p, const kl_kernel *k) {
     return (code_ps(p, k) + SHARE_BEYOND * k->choice.beyond) * (1 + WAIT * (double)k->spills / KN_MAX(k->nodes, 1));
 }
 static bool is_better(const kl_program *p, const kl_kernel *now, const kl_kernel *best) {
-    if (goes_by_code(p, now) && goes_by_code(p, best)) return code_cost(p, now) < SHARE_OF_WIDER * code_cost(p, best);
+    bool parts = now->choice.narrow > KO_WHOLE_VECTORS && now->choice.ps >= LONG_PS; /* of as many registers */
+    if (parts || (goes_by_code(p, now) && goes_by_code(p, best)))
+        return code_cost(p, now) < SHARE_OF_WIDER * code_cost(p, best);
     bool longer = !best->spills && code_ps(p, now) > LONGER * code_ps(p, best);
     return !longer && crowded_cost(p, now) < crowded_cost(p, best);
 }

@@ -33,6 +33,16 @@ static int held_bytes(const kn_graph *g, kn_ref n) {
     return kn_is_float(dt) ? KN_MAX(kn_dsize(dt), 4) : kn_dsize(dt);
 }
 
+/* x takes s word by word: a random block is made of words, and of words of what it counts (rules/decomp_random.c). */
+static bool takes_words(const ko_view *v, kn_ref x, kn_ref s) {
+    const kn_graph *g    = v->g;
+    bool            word = kg_op(g, x) == KN_OP_CAST && kn_dsize(kg_dtype(g, x)) <= 4;
+    if (!v->machine->turns) return false; /* C has blocks */
+    if (kg_op(g, x) == KN_OP_THREEFRY) return true;
+    if (kg_op(g, s) == KN_OP_THREEFRY) return word || kg_op(g, x) == KN_OP_SHR;
+    return word && kg_op(g, s) == KN_OP_SHR && kg_op(g, kg_at(g, s, 0)) == KN_OP_THREEFRY;
+}
+
 /* The reduction that x stands in; 0: in none. */
 static kn_ref reduction_of(const ko_view *v, kn_ref x) {
     kn_ref in = 0;
@@ -63,7 +73,7 @@ bool ko_look(ko_view *v, kn_ref sink, kn_fault *f) {
             v->limit[v->nlimit++] = x;
         /* What makes values, not numbers of elements: those are mostly the same for all lanes. */
         for (uint32_t k = 0; k < kg_nsrc(v->g, x) && kg_dtype(v->g, x) != KN_INDEX; k++)
-            widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
+            if (!takes_words(v, x, kg_at(v->g, x, k))) widest = KN_MAX(widest, held_bytes(v->g, kg_at(v->g, x, k)));
     }
     v->lanes   = KN_MAX(v->machine->vector_bytes / widest >> KN_MAX(v->narrow - KO_WHOLE_VECTORS, 0), 1);
     v->wide    = v->narrow > 1 ? v->lanes : 2 * v->lanes;

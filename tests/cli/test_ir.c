@@ -227,6 +227,21 @@ static void test_avx2(void) {
                           "%1 = IDIV %x %y\n");
     expect("ir_quotient.kn --after render --target x86:avx2", 0, "vdivpd");
     CHECK(!strstr(output, "idiv"));
+    put("ir_thirds.kn", "%x = PARAM {slot=0} [64, 96, 3]\n%1 = CONTIGUOUS (PERMUTE {axes=(0, 2, 1)} %x)\n");
+    expect("ir_thirds.kn --after render --target x86:avx2 --machine avx2", 0, "vblendps");
+    CHECK(!strstr(output, "vinsertps"));
+    put("ir_joined.kn", "%x = PARAM {slot=0} [60003]\n%y = PARAM {slot=1} [9001]\n"
+                        "%1 = SQRT (ADD (PAD %x [0] [69004]) (PAD %y [60003] [69004]))\n");
+    expect("ir_joined.kn --after render --target x86:avx2", 0, "vptest");
+    put("ir_tenths.kn", "%x = PARAM {slot=0} [500, 10]\n%y = PARAM {slot=1} [500, 10]\n"
+                        "%1 = REDUCE {op=MAX, axes=(0)} (WHERE (CMPLT %x %y) %y (MUL %x 0.5:f32))\n");
+    expect("ir_tenths.kn --after render --target x86:avx2 --opts SPLIT:0:10:UPCAST", 0, "vblendvps");
+    CHECK(!strstr(output, "test e")); /* no branch for two of ten lanes */
+    put("ir_margin2.kn", "%x = PARAM {slot=0, dtype=u8} [510, 510]\n%1 = PAD %x [1, 1] [512, 512]\n");
+    expect("ir_margin2.kn --after render --target x86:avx2", 0, "ymmword ptr");
+    put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"
+                        "%1 = CAST {u32} (SHR (THREEFRY %i (EXPAND %k [65536])) 32:u64)\n");
+    expect("ir_random.kn --after render --target x86:avx2 --machine avx2", 0, "vpslld ymm");
 #endif
 }
 

@@ -3,12 +3,13 @@
  * Two, four or eight bytes, as pieces of short rows are, take a vector register as any lanes do; but some processors
  * store from general registers twice as often. Takes a plan whose values have no registers yet, and whose other folds
  * are made; such a LOAD stands in its STORE then, and takes no register of the plan's. Writes both: of copies that
- * follow one another as many as there are registers for scratch are read before any of them is written. Where its gate
+ * follow one another as many as there are registers for scratch are read before any of them is written, and those that
+ * do so in memory as well go together through a register of vectors. So do short pieces of one constant. Where its gate
  * is false a LOAD is 0 here, which is made on a detour. */
 #include "target/x86/emit.h"
 #include "target/x86/plan.h"
 
-enum { COPY_MAX = 8 };
+enum { COPY_MAX = 8, ROW_MAX = 8 /* copies: a register */ };
 
 /* The gate of a LOAD; 0: it has none. */
 static kn_ref cp_gate(const kn_graph *g, kn_ref load) {
@@ -102,11 +103,10 @@ static bool cp_has_scratch(const kx_plan *p, int loop) {
     return true;
 }
 
-/* The copies from the one in hand on, up to `most`, that can all be read before any is written. */
-static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *last) {
+/* The copies from the one in hand on, up to `most`, that can all be read before any is written; their places. */
+static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *place) {
     const kx_plan *p = e->p;
     int            n = 0;
-    if (!cp_has_scratch(p, p->loop_of[e->at])) most = 1;
     for (uint32_t j = e->at; j < p->n && n < most; j++) {
         kn_ref x = p->list[j];
         if (j > e->at && e->moves < p->nmove && p->move[e->moves].at <= j) break;
@@ -118,11 +118,78 @@ static int cp_together(const kx_writer *e, kn_ref *store, int most, uint32_t *la
         for (int k = 0; k < n && free; k++)
             free = kx_root_of(p->g, from) != kx_root_of(p->g, kg_at(p->g, store[k], 0));
         if (!free && n) break;
-        store[n++] = x;
-        *last      = j;
+        store[n]   = x;
+        place[n++] = j;
         if (!free) break;
     }
     return n;
+}
+
+/* Place b is so many bytes behind a. */
+static bool cp_follows(const kx_plan *p, kn_ref a, kn_ref b, int64_t bytes) {
+    kx_spot s, t;
+    kx_address_of(p->g, a, &s);
+    kx_address_of(p->g, b, &t);
+    return s.storage == t.storage && s.off == t.off && s.times == t.times &&
+           (t.disp - s.disp) * kn_dsize(kg_dtype(p->g, s.storage)) == bytes;
+}
+
+/* How many of them are one row where they are read and where they are written, and fill a register. */
+static int cp_row(const kx_writer *e, const kn_ref *store, int n) {
+    const kn_graph *g     = e->g;
+    int64_t         bytes = cp_bytes(e->p, store[0]), most = e->avx512 ? 64 : 32;
+    int             row   = 1, fit = 1;
+    for (; row < n && cp_bytes(e->p, store[row]) == bytes; row++) {
+        kn_ref from[2], to[2];
+        for (int k = 0; k < 2; k++) {
+            to[k]   = kg_at(g, store[k ? row : 0], 0);
+            from[k] = kg_at(g, kg_at(g, store[k ? row : 0], 1), 0);
+        }
+        if (!cp_follows(e->p, from[0], from[1], row * bytes) || !cp_follows(e->p, to[0], to[1], row * bytes)) break;
+    }
+    while (2 * fit <= row && 2 * fit * bytes <= most) fit *= 2;
+    return fit * bytes >= 16 ? fit : 1;
+}
+
+/* A STORE of a constant to a few bytes of memory, all of them the same number. */
+static bool cp_is_fill(const kx_plan *p, kn_ref store) {
+    const kn_graph *g = p->g;
+    if (kg_op(g, store) != KN_OP_STORE || kg_nsrc(g, store) != 2 || !p->value[store].needed) return false;
+    kn_ref at = kg_at(g, store, 0), x = kg_at(g, store, 1);
+    int    dt = kg_dtype(g, x);
+    if (kg_op(g, x) != KN_OP_CONST || kg_rank(g, at) == 0 || dt == KN_BOOL || dt == KN_INDEX) return false;
+    if (kg_op(g, kx_root_of(g, at)) != KN_OP_PARAM || kx_held_size(p, dt) != kn_dsize(dt)) return false;
+    int64_t bytes = cp_bytes(p, store);
+    return bytes >= 4 && bytes <= COPY_MAX && !(bytes & (bytes - 1));
+}
+
+bool kx_emit_fill(kx_writer *e, kn_ref store) {
+    const kx_plan  *p    = e->p;
+    const kn_graph *g    = e->g;
+    uint32_t        last = e->at;
+    int             row = 1, fit = 1;
+    if (!cp_is_fill(p, store)) return false;
+    if (e->copied > e->at) return true;
+    int64_t  bytes = cp_bytes(p, store), most = (e->avx512 ? 64 : 32) / bytes;
+    uint32_t place[64];
+    place[0] = last;
+    for (uint32_t j = e->at + 1; j < p->n && row < most; j++) {
+        kn_ref x = p->list[j];
+        if (e->moves < p->nmove && p->move[e->moves].at <= j) break;
+        if (kx_is_silent(p, x)) continue;
+        bool next = cp_is_fill(p, x) && kg_at(g, x, 1) == kg_at(g, store, 1) && cp_bytes(p, x) == bytes;
+        if (!next || !cp_follows(p, kg_at(g, store, 0), kg_at(g, x, 0), row * bytes)) break;
+        place[row++] = j;
+    }
+    while (2 * fit <= row) fit *= 2;
+    int      size;
+    uint64_t bits = kx_lane_bits(p, kg_at(g, store, 1), &size);
+    bool     held = p->value[kg_at(g, store, 1)].reg >= 0; /* the lanes of one STORE, unless it is 0 */
+    if (fit * bytes < 16 || (bits && held)) return false;
+    int v = kx_get(e, kg_at(g, store, 1), fit * (int)bytes, e->v0, kg_at(g, store, 0));
+    kx_put(e, kx_at_place(e, kx_i2(KX_VMOVUPS_ST, fit * (int)bytes, KX_IN_MEM, v), kg_at(g, store, 0)));
+    e->copied = place[fit - 1] + 1;
+    return true;
 }
 
 kn_ref kx_copied_under(const kx_plan *p, kn_ref store) {
@@ -141,16 +208,24 @@ static void cp_read(kx_writer *e, kn_ref load, int bytes, int reg) {
 
 bool kx_emit_copy(kx_writer *e, kn_ref store) {
     static const int scratch[] = {KX_A, KX_D, KX_C};
-    kn_ref           of[KN_COUNT(scratch)];
+    kn_ref           of[ROW_MAX] = {0};
+    uint32_t         place[ROW_MAX];
     if (!cp_is_copy(e->p, store)) return false;
     if (e->copied > e->at) return true;
-    uint32_t last = e->at;
-    int      n    = cp_together(e, of, KN_COUNT(of), &last);
+    int n = cp_together(e, of, ROW_MAX, place), row = cp_row(e, of, n);
+    if (row > 1) {
+        int bytes = row * (int)cp_bytes(e->p, store);
+        kx_load_bits(e, e->v0, bytes, kx_at_place(e, kx_i(KX_MOV, 8), kg_at(e->g, kg_at(e->g, store, 1), 0)));
+        kx_put(e, kx_at_place(e, kx_i2(KX_VMOVUPS_ST, bytes, KX_IN_MEM, e->v0), kg_at(e->g, store, 0)));
+        e->copied = place[row - 1] + 1;
+        return true;
+    }
+    n = KN_MIN(n, cp_has_scratch(e->p, e->p->loop_of[e->at]) ? KN_COUNT(scratch) : 1);
     for (int k = 0; k < n; k++) cp_read(e, kg_at(e->g, of[k], 1), (int)cp_bytes(e->p, of[k]), scratch[k]);
     for (int k = 0; k < n; k++) {
         kx_ins put = kx_i2(KX_MOV_ST, (int)cp_bytes(e->p, of[k]), KX_IN_MEM, scratch[k]);
         kx_put(e, kx_at_place(e, put, kg_at(e->g, of[k], 0)));
     }
-    e->copied = last + 1;
+    e->copied = place[n - 1] + 1;
     return true;
 }

@@ -413,7 +413,8 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             c->index = KN_I64;
         most = KN_MAX(most, dt == KN_INDEX ? 4 : kx_value_size(c, dt));
         if (op == KN_OP_WHERE) most = KN_MAX(most, kx_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
-        least = KN_MIN(least, dt == KN_INDEX ? 4 : kn_dsize(dt));
+        bool flags = dt == KN_BOOL && op != KN_OP_LOAD && op != KN_OP_STORE; /* masks, but in memory */
+        least      = KN_MIN(least, dt == KN_INDEX || flags ? 4 : kn_dsize(dt));
     }
     for (uint32_t i = 0; i < n && c->index == KN_I64; i++) {
         int            rank;

@@ -2,7 +2,8 @@
  *
  * Takes: a kernel whose lanes are chosen, those of its widest values. Gives: c->dense. All that uses a dense value is
  * dense as well, or takes its registers apart: a CAST that widens, a REDUCE that folds lanes. All that a dense value is
- * made of is dense, or the same for all lanes, or what a CAST narrows. */
+ * made of is dense, or the same for all lanes, or what a CAST narrows. A CAST that has no form on lanes takes
+ * elements. */
 #include "target/x86/cut.h"
 
 #include <string.h>
@@ -28,6 +29,7 @@ static bool cd_has_dense_form(const kx_cut *c, kn_ref n) {
         kx_tile_of(c, n, &d);
         return s.lanes == d.lanes && s.rows == d.rows;
     case KN_OP_RANGE: return kx_is_iota(g, n) && kg_field(g, n, KN_F_RANGE_axis) + 1 == kg_rank(g, n);
+    case KN_OP_CAST: return true;
     default: return (kn_is_alu(op) || op == KN_OP_BITCAST) && kx_has_form(c, n);
     }
 }
@@ -59,7 +61,7 @@ static bool cd_could_be_dense(const kx_cut *c, kn_ref n, int bytes) {
 /* Takes registers of its source apart, whatever lanes they have. */
 static bool cd_takes_apart(const kx_cut *c, kn_ref n) {
     int op = kg_op(c->g, n);
-    return kx_has_form(c, n) && (op == KN_OP_CAST || (op == KN_OP_REDUCE && kx_folds(c, n)));
+    return op == KN_OP_CAST || (op == KN_OP_REDUCE && kx_has_form(c, n) && kx_folds(c, n));
 }
 
 /* n is not dense: what it uses can't be either, but of what takes registers apart, or waits for their lanes. */
@@ -81,7 +83,7 @@ void kx_find_dense(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
     bool            apart = false, more;
     for (uint32_t i = 0; i < n && !apart; i++) { /* most kernels have none */
         kn_ref x = order[i];
-        apart    = kg_op(g, x) == KN_OP_CAST && kx_has_form(c, x) &&
+        apart    = kg_op(g, x) == KN_OP_CAST &&
                 (cd_dense_size(c, kg_dtype(g, kg_at(g, x, 0))) <= bytes || cd_dense_size(c, kg_dtype(g, x)) <= bytes);
     }
     if (!apart) return;

@@ -57,7 +57,8 @@ kn_ref kx_every_second(kx_cut *c, kn_ref both, int odd, int w) {
  * them. */
 static bool cp_pairs(const kx_cut *c, int dtype, int w) {
     int  size  = kn_dsize(dtype);
-    bool joins = w > 1 && (size == 8 || w <= (size == 4 ? 4 : 8));
+    bool here  = !c->avx512 && kn_is_float(dtype); /* in such registers already: AVX2 makes many lanes that way */
+    bool joins = w > 1 && (size == 8 || w <= (size == 4 && !here ? 4 : 8));
     return dtype != KN_INDEX && joins && kx_joins(c->avx512, dtype, 2);
 }
 

@@ -124,6 +124,7 @@ kx_rm kx_signs(kx_writer *e, kn_ref neg, int bytes); /* what a NEG of floats inv
 void kx_emit_store(kx_writer *e, kn_ref n);
 bool kx_is_silent(const kx_plan *p, kn_ref n); /* no instruction comes of the item but as a part of others */
 bool kx_emit_copy(kx_writer *e, kn_ref store); /* copies.c. False: its value is no such LOAD */
+bool kx_emit_fill(kx_writer *e, kn_ref store); /* copies.c. False: it is no constant, or none that follow one another */
 kn_ref kx_copied_under(const kx_plan *p, kn_ref store); /* copies.c. The gate of such a LOAD; 0: there is none */
 void kx_emit_divide(kx_writer *e, kn_ref n);
 void kx_set_to(kx_writer *e, kn_ref n, kn_ref alt, int d); /* d = alt, which n is without its gate */

@@ -225,6 +225,37 @@ static void el_load_apart(kx_writer *e, kn_ref n, int d, int step, const kx_ins 
     }
 }
 
+/* AVX2, whole registers of lanes an odd number apart: of as many registers that follow one another each has lanes at
+ * places that the others have none at, so they are blended, and put in order once. False: memory ends before. */
+static bool el_load_blended(kx_writer *e, kn_ref n, int d, int64_t step, const kx_ins *m) {
+    enum { MOST = 7 };
+    int size = kn_dsize(kg_dtype(e->g, n)), w = (int)kg_numel(e->g, n), before;
+    if (e->avx512 || w * size != 32 || step < 3 || step > MOST || step % 2 == 0) return false;
+    if ((before = kx_first_run(e->g, n, (int)step)) < 0) return false;
+    uint32_t order[8];
+    int      mask[MOST] = {0}, pick = 0;
+    kx_ins   first = el_further(m, -before * size);
+    for (int l = 0; l < w; l++) {
+        int at = before + l * (int)step;
+        mask[at / w] |= 1 << at % w;
+        order[l] = (uint32_t)(at % w);
+        pick |= at % w << 2 * l;
+    }
+    kx_load_bits(e, d, 32, first);
+    for (int run = 1; run < step; run++) {
+        kx_ins next = el_further(&first, run * 32);
+        kx_form_id form = size == 4 ? KX_VBLENDPS : KX_VBLENDPD;
+        kx_put(e, el_like(kx_imm(kx_i4(form, 32, d, d, KX_IN_MEM, 0), mask[run]), &next));
+    }
+    if (size == 8) {
+        kx_put(e, kx_imm(kx_i3(KX_VPERMPDI, 32, d, d, 0), pick));
+        return true;
+    }
+    kx_load_bits(e, e->v0, 32, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, order, sizeof order), 0));
+    kx_put(e, kx_i3(KX_VPERMPS, 32, d, e->v0, d));
+    return true;
+}
+
 /* Lanes of two, four or eight bytes at places that are known, from a few runs; a run of fewer than all lanes where
  * they lie so near. AVX-512. */
 static void el_load_places(kx_writer *e, kn_ref n, int d, const kx_ins *m) {
@@ -534,10 +565,10 @@ static void el_load_masked(kx_writer *e, kn_ref n, int d, bool zero) {
     kn_ref gate = kg_at(e->g, n, 2);
     int    dt = kg_dtype(e->g, n), w = (int)kg_numel(e->g, n), bytes = KN_MAX(16, w * kn_dsize(dt));
     kx_ins i = kx_i2(el_masked_move(e, dt, false), bytes, d, KX_IN_MEM);
+    bool    away = el_is_away(e->g, kg_at(e->g, n, 0));
+    int32_t past = away ? kx_label(&e->code) : 0;
     if (e->avx512) {
-        int     k = el_lanes_of(e, gate, w, kn_dsize(dt));
-        bool    away = el_is_away(e->g, kg_at(e->g, n, 0));
-        int32_t past = away ? kx_label(&e->code) : 0;
+        int k = el_lanes_of(e, gate, w, kn_dsize(dt));
         if (away && zero) kx_put(e, kx_i3(KX_VPXORD, bytes, d, d, d));
         if (away) kx_put(e, kx_i2(w <= 16 ? KX_KORTESTW : KX_KORTESTQ, 0, k, k)), kx_jcc(e, KXCC_E, past);
         kx_put(e, kx_masked(el_place(e, i, kg_at(e->g, n, 0)), k, zero));
@@ -545,8 +576,15 @@ static void el_load_masked(kx_writer *e, kn_ref n, int d, bool zero) {
         if (kn_dsize(dt) == 2 && kn_is_float(dt)) el_load_run(e, d, dt, w, NULL);
         return;
     }
-    i = kx_i3((kx_form_id)i.form, bytes, d, el_mask_of(e, gate, w, kn_dsize(dt)), KX_IN_MEM);
+    int m = el_mask_of(e, gate, w, kn_dsize(dt));
+    if (away) {
+        kx_put(e, kx_i2(KX_VPTEST, bytes, m, m));
+        kx_move_vec(e, d, m, bytes); /* none is let through: 0, as all of the mask is */
+        kx_jcc(e, KXCC_E, past);
+    }
+    i = kx_i3((kx_form_id)i.form, bytes, d, m, KX_IN_MEM);
     kx_put(e, el_place(e, i, kg_at(e->g, n, 0)));
+    if (away) kx_here(e, past);
 }
 
 static void el_store_masked(kx_writer *e, kn_ref n) {
@@ -797,6 +835,8 @@ void kx_emit_load(kx_writer *e, kn_ref n) {
         el_load_turned(e, d, kn_dsize(dt), w, &m), el_load_run(e, d, dt, w, NULL);
     else if (lanes && spot.step > 1 && spot.step <= kx_most_apart(e->avx512, kn_dsize(dt), w))
         el_load_apart(e, n, d, (int)spot.step, &m);
+    else if (lanes && el_load_blended(e, n, d, spot.step, &m))
+        ;
     else if (lanes && spot.step != 1)
         kx_load_lanes(e, d, kn_dsize(dt), w, spot.step, &m);
     else if (lanes)
@@ -839,7 +879,7 @@ void kx_emit_store(kx_writer *e, kn_ref n) {
         el_store_masked(e, n);
         return;
     }
-    if (kx_emit_copy(e, n)) return;
+    if (kx_emit_copy(e, n) || kx_emit_fill(e, n)) return;
     if (gate && e->under != n) {
         past = kx_label(&e->code);
         kx_test_gate(e, gate, past);

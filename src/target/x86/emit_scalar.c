@@ -468,27 +468,21 @@ static void es_extreme_real(kx_writer *e, kn_ref n) {
     kx_done(e, n, d);
 }
 
-static void es_select_real(kx_writer *e, kn_ref n) { /* d is none of the sources */
-    int32_t done = kx_label(&e->code);
-    int     d    = kx_dst(e, n);
-    if (e->avx512) { /* nobody could foresee a branch */
+static void es_select_real(kx_writer *e, kn_ref n) { /* d is none of the sources; nobody could foresee a branch */
+    int d = kx_dst(e, n);
+    if (e->avx512)
         kx_put(e, kx_i2(KX_KMOVW_KR, 0, KX_K0, kx_gp(e, es_src(e, n, 0), KX_A)));
-        int   b = kx_get(e, es_src(e, n, 2), 16, e->v2, n);
-        kx_rm a = kx_vec_rm(e, es_src(e, n, 1), 16, false, n);
-        if (a.mem) kx_load_bits(e, d, kn_dsize(kg_dtype(e->g, n)) == 8 ? 8 : 4, a.at);
-        kx_put(e, kx_masked(kx_i3(KX_VPBLENDMQ, 16, d, b, a.mem ? d : a.reg), KX_K0, false));
-        kx_done(e, n, d);
-        return;
+    else { /* its lowest bit, as the sign */
+        kx_rm p = kx_gp_rm(e, es_src(e, n, 0), KX_A);
+        kx_put(e, kx_with(kx_i2(KX_VMOVD, 0, e->v0, p.mem ? KX_IN_MEM : p.reg), &p));
+        kx_put(e, kx_imm(kx_i3(KX_VPSLLQI, 16, e->v0, e->v0, 0), 63));
     }
-    kx_move_vec(e, d, kx_get(e, es_src(e, n, 2), 16, d, n), 16);
-    kx_rm p = kx_gp_rm(e, es_src(e, n, 0), KX_A);
-    if (p.mem)
-        kx_put(e, kx_with(kx_imm(kx_i2(KX_CMPI, 8, KX_IN_MEM, 0), 0), &p));
-    else
-        kx_put(e, kx_i2(KX_TEST, 4, p.reg, p.reg));
-    es_jump(e, KXCC_E, done);
-    kx_move_vec(e, d, kx_get(e, es_src(e, n, 1), 16, d, n), 16);
-    kx_here(e, done);
+    int   b = kx_get(e, es_src(e, n, 2), 16, e->v2, n);
+    kx_rm a = kx_vec_rm(e, es_src(e, n, 1), 16, false, n);
+    if (a.mem) kx_load_bits(e, d, kn_dsize(kg_dtype(e->g, n)) == 8 ? 8 : 4, a.at);
+    int x = a.mem ? d : a.reg;
+    kx_put(e, e->avx512 ? kx_masked(kx_i3(KX_VPBLENDMQ, 16, d, b, x), KX_K0, false)
+                        : kx_i4(KX_VBLENDVPD, 16, d, b, x, e->v0));
     kx_done(e, n, d);
 }
 
