@@ -232,7 +232,7 @@ static void test_avx2(void) {
     CHECK(!strstr(output, "vinsertps"));
     put("ir_joined.kn", "%x = PARAM {slot=0} [60003]\n%y = PARAM {slot=1} [9001]\n"
                         "%1 = SQRT (ADD (PAD %x [0] [69004]) (PAD %y [60003] [69004]))\n");
-    expect("ir_joined.kn --after render --target x86:avx2", 0, "vptest");
+    expect("ir_joined.kn --after render --target x86:avx2 --opts SPLIT:0:8:UPCAST", 0, "vptest");
     put("ir_tenths.kn", "%x = PARAM {slot=0} [500, 10]\n%y = PARAM {slot=1} [500, 10]\n"
                         "%1 = REDUCE {op=MAX, axes=(0)} (WHERE (CMPLT %x %y) %y (MUL %x 0.5:f32))\n");
     expect("ir_tenths.kn --after render --target x86:avx2 --opts SPLIT:0:10:UPCAST", 0, "vblendvps");
