@@ -239,6 +239,8 @@ static void test_avx2(void) {
     CHECK(!strstr(output, "test e")); /* no branch for two of ten lanes */
     put("ir_margin2.kn", "%x = PARAM {slot=0, dtype=u8} [510, 510]\n%1 = PAD %x [1, 1] [512, 512]\n");
     expect("ir_margin2.kn --after render --target x86:avx2", 0, "ymmword ptr");
+    put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
+    expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"
                         "%1 = CAST {u32} (SHR (THREEFRY %i (EXPAND %k [65536])) 32:u64)\n");
     expect("ir_random.kn --after render --target x86:avx2 --machine avx2", 0, "vpslld ymm");

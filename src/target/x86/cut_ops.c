@@ -54,7 +54,7 @@ static bool co_form_of(const kx_cut *c, int op, int dt, int st, int64_t by) {
     case KN_OP_SUB:
     case KN_OP_MUL: return whole;
     case KN_OP_MAX:
-    case KN_OP_MIN: return fl || size < 8 || c->avx512;
+    case KN_OP_MIN: return true;
     case KN_OP_MULACC:
     case KN_OP_DIV:
     case KN_OP_SQRT:

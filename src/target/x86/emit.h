@@ -145,6 +145,7 @@ void kx_store_narrow(kx_writer *e, int v, int size, int w, int64_t step, const k
 void kx_emit_divide_lanes(kx_writer *e, kn_ref n, int bytes);
 /* What AVX2 has no instruction for. */
 void kx_avx2_multiply(kx_writer *e, kn_ref n, int bytes);                 /* of eight bytes */
+void kx_avx2_extreme(kx_writer *e, kn_ref n, int bytes);                  /* MAX, MIN of eight bytes */
 void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes);              /* of i64 */
 void kx_avx2_compare(kx_writer *e, kn_ref n, int w);                      /* of integers */
 void kx_avx2_choose(kx_writer *e, kn_ref n, int w);                       /* WHERE */

@@ -26,6 +26,23 @@ void kx_avx2_multiply(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
+/* The greater of two is chosen; those without a sign are compared as others once their first bits are turned. d is no
+ * source. */
+void kx_avx2_extreme(kx_writer *e, kn_ref n, int bytes) {
+    int d = kx_dst(e, n), t = e->v0, a = kx_get(e, kg_at(e->g, n, 0), bytes, e->v2, n),
+        b = kx_get(e, kg_at(e->g, n, 1), bytes, e->v3, n);
+    bool max = kx_op(e->g, n) == KN_OP_MAX;
+    if (kn_dtypes[kg_dtype(e->g, n)].kind == 'U') {
+        int32_t top = kx_pool_lanes(e, (uint64_t)1 << 63, 8, bytes);
+        ea_with(e, KX_VPXOR, bytes, t, a, top);
+        ea_with(e, KX_VPXOR, bytes, d, b, top);
+        kx_put(e, kx_i3(KX_VPCMPGTQ, bytes, t, t, d));
+    } else
+        kx_put(e, kx_i3(KX_VPCMPGTQ, bytes, t, a, b));
+    kx_put(e, kx_i4(KX_VBLENDVPD, bytes, d, max ? b : a, max ? a : b, t));
+    kx_done(e, n, d);
+}
+
 /* ((x ^ s) >> count) ^ s, where s is x's sign on all bits; d is not the count. */
 void kx_avx2_shift_right(kx_writer *e, kn_ref n, int bytes) {
     kn_ref by = kg_at(e->g, n, 1);

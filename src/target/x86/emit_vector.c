@@ -767,7 +767,9 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
             en_extreme_real(e, n, bytes);
             return;
         }
-        break;
+        if (e->avx512 || kn_dsize(dt) < 8) break;
+        kx_avx2_extreme(e, n, bytes);
+        return;
     default: break;
     }
     kx_form_id form = en_form2(e, op, dt, &bcast);

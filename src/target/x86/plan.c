@@ -852,7 +852,7 @@ bool kx_writes_early(const kx_plan *p, kn_ref n) {
     case KN_OP_SHR: return lanes && dt == KN_I64 && !p->avx512;
     case KN_OP_WHERE: return !lanes || !p->avx512;
     case KN_OP_MAX:
-    case KN_OP_MIN: return fl;
+    case KN_OP_MIN: return fl || (lanes && kn_dsize(dt) == 8 && !p->avx512);
     default: return true;
     }
 }
