@@ -345,7 +345,8 @@ static bool block_of(const ko_view *v, int lane, int turned, int64_t *rows, int6
         *w        = KN_MIN(half && v->work >= KO_PIECE_OPS ? v->wide : v->lanes, v->nest->origin[lane].extent);
         return true;
     }
-    bool    whole = v->machine->turns && v->lanes == KO_BLOCK; /* a register a row, and some for shuffles */
+    /* of few registers, a register a row, and some for shuffles */
+    bool    whole = v->machine->turns && v->lanes == KO_BLOCK && v->machine->vector_registers <= 2 * KO_BLOCK;
     int64_t room  = (whole ? 3 : 4) * KO_BLOCK / 2, b = ko_tile_registers(v) < room ? BLOCK_LEAST : KO_BLOCK;
     bool    bytes = v->lanes >= v->machine->vector_bytes;
     *rows = KN_MIN(b, v->nest->origin[turned].extent);

@@ -9,7 +9,7 @@
 enum { BK_BYTES = 32 };
 
 /* Registers that a LOAD takes every second lane of, all of both; false: it does not, or needs one shuffle alone. */
-static bool bk_sources(const kx_plan *p, kn_ref n, kn_ref from[2]) {
+static bool bk_sources(const kx_plan *p, kn_ref n, kn_ref from[KX_MAX_OPERANDS]) {
     const kn_graph *g = p->g;
     kx_spot         a;
     if (kg_op(g, n) != KN_OP_LOAD || !p->value[n].needed || !p->value[n].other) return false;
