@@ -9,7 +9,7 @@
 #include "target/x86/emit.h"
 #include "target/x86/plan.h"
 
-enum { COPY_MAX = 8, ROW_MAX = 8 /* copies: a register */ };
+enum { COPY_MAX = 8, ROW_MAX = 8 /* copies: a register */, FILL_LEAST = 4, FILLS_MAX = 64 / FILL_LEAST };
 
 /* The gate of a LOAD; 0: it has none. */
 static kn_ref cp_gate(const kn_graph *g, kn_ref load) {
@@ -134,11 +134,18 @@ static bool cp_follows(const kx_plan *p, kn_ref a, kn_ref b, int64_t bytes) {
            (t.disp - s.disp) * kn_dsize(kg_dtype(p->g, s.storage)) == bytes;
 }
 
+/* Of so many pieces in a row those that a register takes; 1: they do not fill sixteen bytes. */
+static int cp_fit(const kx_writer *e, int row, int64_t bytes) {
+    int fit = 1;
+    while (2 * fit <= row && 2 * fit * bytes <= (e->avx512 ? 64 : 32)) fit *= 2;
+    return fit * bytes >= 16 ? fit : 1;
+}
+
 /* How many of them are one row where they are read and where they are written, and fill a register. */
 static int cp_row(const kx_writer *e, const kn_ref *store, int n) {
     const kn_graph *g     = e->g;
-    int64_t         bytes = cp_bytes(e->p, store[0]), most = e->avx512 ? 64 : 32;
-    int             row   = 1, fit = 1;
+    int64_t         bytes = cp_bytes(e->p, store[0]);
+    int             row   = 1;
     for (; row < n && cp_bytes(e->p, store[row]) == bytes; row++) {
         kn_ref from[2], to[2];
         for (int k = 0; k < 2; k++) {
@@ -147,8 +154,7 @@ static int cp_row(const kx_writer *e, const kn_ref *store, int n) {
         }
         if (!cp_follows(e->p, from[0], from[1], row * bytes) || !cp_follows(e->p, to[0], to[1], row * bytes)) break;
     }
-    while (2 * fit <= row && 2 * fit * bytes <= most) fit *= 2;
-    return fit * bytes >= 16 ? fit : 1;
+    return cp_fit(e, row, bytes);
 }
 
 /* A STORE of a constant to a few bytes of memory, all of them the same number. */
@@ -160,20 +166,18 @@ static bool cp_is_fill(const kx_plan *p, kn_ref store) {
     if (kg_op(g, x) != KN_OP_CONST || kg_rank(g, at) == 0 || dt == KN_BOOL || dt == KN_INDEX) return false;
     if (kg_op(g, kx_root_of(g, at)) != KN_OP_PARAM || kx_held_size(p, dt) != kn_dsize(dt)) return false;
     int64_t bytes = cp_bytes(p, store);
-    return bytes >= 4 && bytes <= COPY_MAX && !(bytes & (bytes - 1));
+    return bytes >= FILL_LEAST && bytes <= COPY_MAX && !(bytes & (bytes - 1));
 }
 
 bool kx_emit_fill(kx_writer *e, kn_ref store) {
-    const kx_plan  *p    = e->p;
-    const kn_graph *g    = e->g;
-    uint32_t        last = e->at;
-    int             row = 1, fit = 1;
+    const kx_plan  *p = e->p;
+    const kn_graph *g = e->g;
     if (!cp_is_fill(p, store)) return false;
     if (e->copied > e->at) return true;
-    int64_t  bytes = cp_bytes(p, store), most = (e->avx512 ? 64 : 32) / bytes;
-    uint32_t place[64];
-    place[0] = last;
-    for (uint32_t j = e->at + 1; j < p->n && row < most; j++) {
+    int64_t  bytes = cp_bytes(p, store);
+    uint32_t place[FILLS_MAX] = {e->at};
+    int      row = 1, size;
+    for (uint32_t j = e->at + 1; j < p->n && row < FILLS_MAX; j++) {
         kn_ref x = p->list[j];
         if (e->moves < p->nmove && p->move[e->moves].at <= j) break;
         if (kx_is_silent(p, x)) continue;
@@ -181,11 +185,10 @@ bool kx_emit_fill(kx_writer *e, kn_ref store) {
         if (!next || !cp_follows(p, kg_at(g, store, 0), kg_at(g, x, 0), row * bytes)) break;
         place[row++] = j;
     }
-    while (2 * fit <= row) fit *= 2;
-    int      size;
+    int      fit  = cp_fit(e, row, bytes);
     uint64_t bits = kx_lane_bits(p, kg_at(g, store, 1), &size);
     bool     held = p->value[kg_at(g, store, 1)].reg >= 0; /* the lanes of one STORE, unless it is 0 */
-    if (fit * bytes < 16 || (bits && held)) return false;
+    if (fit == 1 || (bits && held)) return false;
     int v = kx_get(e, kg_at(g, store, 1), fit * (int)bytes, e->v0, kg_at(g, store, 0));
     kx_put(e, kx_at_place(e, kx_i2(KX_VMOVUPS_ST, fit * (int)bytes, KX_IN_MEM, v), kg_at(g, store, 0)));
     e->copied = place[fit - 1] + 1;
