@@ -23,6 +23,12 @@ typedef struct kx_tile {        /* how a shape is cut: rows of chunks */
     bool    laps;    /* the last of them ends with the row, wherever it starts */
 } kx_tile;
 
+typedef struct kx_tile_at {              /* where its elements lie */
+    bool    plain;
+    kn_ref  buffer, off;                 /* off: 0 none */
+    int64_t base, coef[KN_MAX_RANK], run; /* run: it is not plain, but a row's lanes lie that far apart; 0: nor that */
+} kx_tile_at;
+
 /* What is asked of a value: a cell's register, an element's scalar, or an element on KX_WIDE lanes that are all it. */
 typedef enum kx_as { KX_AS_CELL, KX_AS_ELEMENT, KX_AS_WIDE } kx_as;
 enum { KX_WIDE = 4 };
@@ -143,7 +149,32 @@ void kx_find_sums(kx_cut *c, const kn_ref *order, uint32_t n);
 /* cut_lookup.c: cell (row, chunk) of a WHERE, if it is one of a table of constants. 0: *is says whether it waits. */
 kn_ref kx_lookup(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *is);
 
-/* cut_memory.c */
+/* cut_gates.c: a gate of a cell's lanes that is a conjunction of what is known of their numbers, and of what all lanes
+ * share. */
+typedef struct kx_let {
+    kn_ref   known[8], rest[8];
+    int      nknown, nrest;
+    uint64_t lanes; /* that the known parts let through */
+} kx_let;
+/* 1: the gate is one, and *out it. 0: asked for; -1: it is none. */
+int kx_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, kx_let *out);
+/* Lanes whose places are known but for what all have: a few runs are shuffled; of what is not among `lanes` anything is
+ * read that lies between the others. *none: they are too far apart. */
+kn_ref kx_load_places(kx_cut *c, kn_ref n, kx_tile_at *a, const kx_tile *d, int64_t row, int chunk, uint64_t lanes,
+                      bool *none);
+/* The lanes that a gate lets through of a LOAD of what is shuffled; the others have what it says in their place. Where
+ * a part that all share is false nothing is read. */
+kn_ref kx_load_let(kx_cut *c, kn_ref n, kn_ref load, const kx_let *t, const kx_tile *d, int64_t row, int chunk);
+/* The one lane that a gate lets through: its element is in all of them, and the others have what the LOAD says. */
+kn_ref kx_load_only(kx_cut *c, kn_ref n, const kx_let *t, const kx_tile *d, int64_t row, int chunk);
+
+/* cut_memory.c: where the elements of a tile lie; its parts as they are asked for (0, false), but for *none: there are
+ * no scalars. */
+bool   kx_find_at(kx_cut *c, kn_ref at, const kx_tile *d, kx_tile_at *a);
+kn_ref kx_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none);
+/* Operand n for (row, lane): a scalar. */
+kn_ref kx_element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane);
+bool   kx_lanes_share(const kx_cut *c, kn_ref n);
 bool   kx_is_register(const kn_graph *g, kn_ref at);
 bool   kx_plain(const kn_graph *g, kn_ref idx, kn_affine *f);
 int64_t kx_apart_of(const kn_graph *g, kn_ref idx, int rank);

@@ -54,12 +54,6 @@ kn_ref kx_place(kx_cut *c, kn_ref at, int64_t cell, int w, int dtype) {
 
 /* ---- addresses ------------------------------------------------------------------------------------------------- */
 
-typedef struct cm_address {
-    bool    plain;
-    kn_ref  buffer, off; /* off: 0 none */
-    int64_t base, coef[KN_MAX_RANK], run; /* run: it is not plain, but a row's lanes lie that far apart; 0: nor that */
-} cm_address;
-
 static int cm_depth_of(const kx_cut *c, kn_ref atom) {
     kn_ref r[64];
     int    m = KN_MIN(kg_ranges(c->g, atom, r, KN_COUNT(r)), KN_COUNT(r)), depth = 0;
@@ -67,8 +61,7 @@ static int cm_depth_of(const kx_cut *c, kn_ref atom) {
     return 2 * depth + (kg_op(c->g, atom) != KN_OP_RANGE);
 }
 
-/* The scalar part of an affine index. 0: asked for, or (with *none) there is none. */
-static kn_ref cm_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none) {
+kn_ref kx_scalar_part(kx_cut *c, kn_ref idx, const kn_affine *f, bool *none) {
     kn_graph *g = c->g;
     kn_ref    atom[KN_AFFINE_MAX], off = 0;
     int64_t   coef[KN_AFFINE_MAX];
@@ -112,7 +105,7 @@ int64_t kx_apart_of(const kn_graph *g, kn_ref idx, int rank) {
     return step;
 }
 
-static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *a) {
+bool kx_find_at(kx_cut *c, kn_ref at, const kx_tile *d, kx_tile_at *a) {
     kn_graph *g = c->g;
     kn_affine f;
     memset(a, 0, sizeof *a);
@@ -124,7 +117,7 @@ static bool cm_find_address(kx_cut *c, kn_ref at, const kx_tile *d, cm_address *
     a->run   = a->plain ? 0 : kx_apart_of(g, idx, d->rank);
     if (!a->plain) return true;
     bool none;
-    if (!(a->off = cm_scalar_part(c, idx, &f, &none)) && !none) return false;
+    if (!(a->off = kx_scalar_part(c, idx, &f, &none)) && !none) return false;
     a->base = f.base;
     for (int t = 0; t < f.n; t++)
         if (kx_is_iota(g, f.atom[t]))
@@ -146,7 +139,7 @@ static kn_ref cm_base_and_rest(kn_graph *g, kn_ref x) {
     return rest ? kg_op2(g, KN_OP_ADD, x, kg_idx(g, rest)) : x;
 }
 
-static int64_t cm_constant_part(const cm_address *a, const kx_tile *d, int64_t row, int64_t lane) {
+static int64_t cm_constant_part(const kx_tile_at *a, const kx_tile *d, int64_t row, int64_t lane) {
     int64_t at = a->base + a->coef[d->rank ? d->rank - 1 : 0] * lane;
     for (int i = d->rank - 2; i >= 0; i--) {
         at += a->coef[i] * (row % d->dims[i]);
@@ -156,7 +149,7 @@ static int64_t cm_constant_part(const cm_address *a, const kx_tile *d, int64_t r
 }
 
 /* Element x of the buffer, and w - 1 more, so far apart. */
-static kn_ref cm_place_of(kn_graph *g, const cm_address *a, kn_ref x, int w, int64_t step) {
+static kn_ref cm_place_of(kn_graph *g, const kx_tile_at *a, kn_ref x, int w, int64_t step) {
     if (w > 1) {
         kn_ref lanes = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
         if (step != 1) lanes = kg_op2(g, KN_OP_MUL, lanes, kg_idx(g, step));
@@ -166,7 +159,7 @@ static kn_ref cm_place_of(kn_graph *g, const cm_address *a, kn_ref x, int w, int
 }
 
 /* Of a plain address: the place of what is `ahead` of element (row, lane) of the tile, and w - 1 more, so far apart. */
-static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane, int64_t ahead,
+static kn_ref cm_run_place(kx_cut *c, const kx_tile_at *a, const kx_tile *d, int64_t row, int64_t lane, int64_t ahead,
                            int w, int64_t step) {
     kn_graph *g    = c->g;
     int64_t   at_c = cm_constant_part(a, d, row, lane) + ahead;
@@ -175,7 +168,7 @@ static kn_ref cm_run_place(kx_cut *c, const cm_address *a, const kx_tile *d, int
 }
 
 /* Element (row, lane) of the tile, and those of the w - 1 lanes behind it. 0: asked for. */
-static kn_ref cm_element_place(kx_cut *c, const cm_address *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
+static kn_ref cm_element_place(kx_cut *c, const kx_tile_at *a, kn_ref at, const kx_tile *d, int64_t row, int64_t lane,
                                int w) {
     kn_graph *g   = c->g;
     kn_ref    idx = kg_at(g, at, 1);
@@ -282,14 +275,13 @@ static kn_ref cm_flags(kx_cut *c, kn_ref cell, kn_ref x, int w) {
     return kx_node(c, KN_OP_CAST, KN_U8, w, &x, 1);
 }
 
-static bool cm_scalar_lanes(const kx_cut *c, kn_ref n) {
+bool kx_lanes_share(const kx_cut *c, kn_ref n) {
     kx_tile s;
     kx_tile_of(c, n, &s);
     return s.lanes == 1;
 }
 
-/* Operand n for (row, lane): a scalar. */
-static kn_ref cm_element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
+kn_ref kx_element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
     kx_tile s;
     kx_tile_of(c, n, &s);
     return kx_sca(c, n, kx_element_in(&s, d, row, lane));
@@ -298,17 +290,17 @@ static kn_ref cm_element_operand(kx_cut *c, kn_ref n, const kx_tile *d, int64_t 
 kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64_t lane) {
     kn_graph  *g  = c->g;
     kn_ref     at = kg_at(g, n, 0), place, alt, gate;
-    cm_address a;
+    kx_tile_at a;
     if (kx_is_register(g, at)) {
         place       = kx_place(c, at, row * d->lanes + lane, 1, kg_dtype(g, n));
         kn_ref zero = kg_idx(g, 0);
         return place ? kg_load(g, kg_index(g, place, &zero, 1)) : 0;
     }
-    if (!cm_find_address(c, at, d, &a)) return 0;
+    if (!kx_find_at(c, at, d, &a)) return 0;
     if (!(place = cm_element_place(c, &a, at, d, row, lane, 1))) return 0;
     if (kg_nsrc(g, n) < 3) return kg_load(g, place);
-    if (!(gate = cm_element_operand(c, kg_at(g, n, 2), d, row, lane))) return 0;
-    if (!(alt = cm_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    if (!(gate = kx_element_operand(c, kg_at(g, n, 2), d, row, lane))) return 0;
+    if (!(alt = kx_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
     if (kg_op(g, gate) == KN_OP_CONST) return kg_const_int(g, gate) ? kg_load(g, place) : alt; /* of that lane */
     return kg_load_gated(g, place, alt, gate);
 }
@@ -317,7 +309,7 @@ kn_ref kx_load_element(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int64
 
 /* Rows around `row` that lie side by side in memory, `count` of them: the first, and from each how far the next is.
  * False: they do not, or are fewer. */
-static bool cm_block(const cm_address *a, const kx_tile *d, int64_t row, int count, int64_t *first, int64_t *next) {
+static bool cm_block(const kx_tile_at *a, const kx_tile *d, int64_t row, int count, int64_t *first, int64_t *next) {
     *next = 1;
     for (int i = d->rank - 2; i >= 0; i--) {
         int64_t at = row / *next % d->dims[i];
@@ -388,7 +380,7 @@ static bool cm_turn(kx_cut *c, int dt, kn_ref *x, int w) {
 
 /* Every fourth element is every second one of those that are every second one, every eighth of those again: what loads
  * of the others share. 0: they do not lie so, or not all in the buffer. */
-static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int chunk) {
     kn_graph *g = c->g;
     kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), x[KN_IN_TURNS / 2];
     int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, n);
@@ -417,7 +409,7 @@ static kn_ref cm_load_halves(kx_cut *c, kn_ref n, const cm_address *a, const kx_
 }
 
 /* Lanes that are far apart, where rows lie side by side: each line of memory is touched once, for a whole block. */
-static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+static kn_ref cm_load_block(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int chunk) {
     int     w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(c->g, n);
     int64_t first, next;
     kn_ref  x[KN_MAX_LANES];
@@ -430,7 +422,7 @@ static kn_ref cm_load_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
 }
 
 /* Two or four lanes of bytes or words that are far apart, of rows of which eight bytes lie side by side. */
-static bool cm_is_narrow(const kx_cut *c, const cm_address *a, const kx_tile *d, int dt, int w, int64_t row,
+static bool cm_is_narrow(const kx_cut *c, const kx_tile_at *a, const kx_tile *d, int dt, int w, int64_t row,
                          int64_t *first, int64_t *next) {
     int size = kn_dsize(dt), own = size == 1 ? KN_U8 : KN_U16;
     if (size > 2 || dt == KN_BOOL || (w != 2 && w != 4) || !kn_is_int(dt)) return false;
@@ -439,7 +431,7 @@ static bool cm_is_narrow(const kx_cut *c, const cm_address *a, const kx_tile *d,
 }
 
 /* Such lanes are put in turns byte by byte, and of four, two of which are one register, pair by pair behind that. */
-static kn_ref cm_load_narrow(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk) {
+static kn_ref cm_load_narrow(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int chunk) {
     kn_graph *g  = c->g;
     int       dt = kg_dtype(g, n), size = kn_dsize(dt), rows = 8 / size, from = kx_chunk_start(d, chunk);
     int       own = size == 1 ? KN_U8 : KN_U16, wide = size == 1 ? KN_U16 : KN_U32, w = kx_chunk_width(d, chunk);
@@ -466,7 +458,7 @@ static kn_ref cm_load_narrow(kx_cut *c, kn_ref n, const cm_address *a, const kx_
 
 /* The same of a STORE, of a part of the lanes where fewer rows lie side by side, or few rows that lie in turns; *known:
  * it is of such rows. */
-static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int chunk,
+static kn_ref cm_store_block(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int chunk,
                              bool *known) {
     kn_graph *g = c->g;
     int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), dt = kg_dtype(g, kg_at(g, n, 1));
@@ -496,185 +488,32 @@ static kn_ref cm_store_block(kx_cut *c, kn_ref n, const cm_address *a, const kx_
     return kg_list(g, KN_OP_GROUP, put, n_put);
 }
 
-/* What a part of an index that cm_is_known is of that lane. */
-static int64_t cm_lane_value(const kn_graph *g, kn_ref x, int64_t lane) {
-    kn_ref    part[8];
-    kn_affine in;
-    int       n = 0;
-    for (; !kx_is_iota(g, x) && n < KN_COUNT(part) && kg_affine(g, kg_at(g, x, 0), &in); x = in.atom[0]) part[n++] = x;
-    for (int64_t by; n-- > 0;) {
-        kg_affine(g, kg_at(g, part[n], 0), &in);
-        by   = kg_const_int(g, kg_at(g, part[n], 1));
-        lane = in.base + in.coef[0] * lane;
-        switch (kg_op(g, part[n])) {
-        case KN_OP_IDIV: lane = kn_floor_div(lane, by); break;
-        case KN_OP_MOD: lane = kn_floor_mod(lane, by); break;
-        case KN_OP_SHR: lane >>= by; break;
-        default: lane &= by;
-        }
-    }
-    return lane;
-}
-
-/* A gate of a cell's lanes that is a conjunction of what is known of their numbers, and of what all lanes share. */
-typedef struct cm_gate {
-    kn_ref   known[8], rest[8];
-    int      nknown, nrest;
-    uint64_t lanes; /* that the known parts let through */
-} cm_gate;
-
-/* 1: the gate is one, and *out it. 0: asked for; -1: it is none. */
-static int cm_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, cm_gate *out) {
-    kn_ref part[KN_COUNT(out->known)];
-    int    n = kg_conjuncts(c->g, gate, part, KN_COUNT(part));
-    memset(out, 0, sizeof *out);
-    out->lanes = UINT64_MAX >> (64 - w);
-    for (int i = 0; i < n; i++) {
-        if (!kg_closed(c->g, part[i])) {
-            if (!cm_scalar_lanes(c, part[i])) return -1;
-            out->rest[out->nrest++] = part[i];
-            continue;
-        }
-        out->known[out->nknown++] = part[i];
-        for (int l = 0; l < w; l++) {
-            kn_ref x = cm_element_operand(c, part[i], d, row, from + l);
-            if (!x) return 0;
-            if (kg_op(c->g, x) != KN_OP_CONST) return -1;
-            if (!kg_const_int(c->g, x)) out->lanes &= ~((uint64_t)1 << l);
-        }
-    }
-    return out->nknown ? 1 : -1;
-}
-
-/* What all lanes share of the gate: a scalar, or a CONST. 0: asked for. */
-static kn_ref cm_rest_of(kx_cut *c, const cm_gate *t, const kx_tile *d, int64_t row, int from) {
-    kn_ref all = kg_int(c->g, KN_BOOL, 1);
-    for (int k = 0; k < t->nrest; k++) {
-        kn_ref x = cm_element_operand(c, t->rest[k], d, row, from);
-        if (!x || !(all = kx_node(c, KN_OP_AND, KN_BOOL, 0, (kn_ref[]){all, x}, 2))) return 0;
-    }
-    return all;
-}
-
-/* The lanes that the known parts let through, as a mask. 0: asked for. */
-static kn_ref cm_known_lanes(kx_cut *c, const cm_gate *t, const kx_tile *d, int64_t row, int chunk) {
-    kn_ref let = kg_int(c->g, KN_BOOL, 1);
-    for (int k = 0; k < t->nknown && let; k++) {
-        kn_ref x = kx_operand(c, t->known[k], d, row, chunk), both[2] = {let, x};
-        let = x ? kx_node(c, KN_OP_AND, KN_BOOL, kx_chunk_width(d, chunk), both, 2) : 0;
-    }
-    return let;
-}
-
-/* Lanes whose places are known but for what all have: a few runs are shuffled; of what is not among `lanes` anything is
- * read that lies between the others. *none: they are too far apart. */
-static kn_ref cm_load_places(kx_cut *c, kn_ref n, cm_address *a, const kx_tile *d, int64_t row, int chunk,
-                             uint64_t lanes, bool *none) {
-    kn_graph *g   = c->g;
-    kn_ref    idx = kg_at(g, kg_at(g, n, 0), 1), number[KN_MAX_LANES];
-    kn_affine f;
-    int64_t   at[KN_MAX_LANES] = {0}, least = INT64_MAX;
-    int32_t   place[KN_MAX_LANES];
-    int       w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk), values = 0;
-    kn_ref    value[KN_AFFINE_MAX];
-    int64_t   by[KN_AFFINE_MAX];
-    bool      still, scalars = true;
-    if (!kg_affine(g, idx, &f)) return 0;
-    for (int t = 0; t < f.n; t++) {
-        int64_t        rows = 1;
-        int            rank;
-        const int64_t *dims = kg_shape(g, f.atom[t], &rank);
-        for (int i = 0; i + 1 < rank; i++) rows *= dims[i];
-        if (!rank) continue;
-        if (dims[rank - 1] == 1 && !kx_is_iota(g, f.atom[t])) { /* a value, of the one row or of each */
-            value[values] = f.atom[t];
-            by[values++]  = f.coef[t];
-            continue;
-        }
-        if (dims[rank - 1] == 1) { /* of the rows */
-            int64_t axis = kg_field(g, f.atom[t], KN_F_RANGE_axis) + d->rank - rank, number_in = row;
-            for (int i = d->rank - 2; i > axis; i--) number_in /= d->dims[i];
-            for (int l = 0; l < w; l++) at[l] += f.coef[t] * (number_in % d->dims[axis]);
-            continue;
-        }
-        scalars &= rows == 1;
-        for (int l = 0; l < w; l++) at[l] += f.coef[t] * cm_lane_value(g, f.atom[t], from + l);
-    }
-    for (int l = 0, some = __builtin_ctzll(lanes); l < w; l++) {
-        if (lanes >> l & 1) some = l;
-        at[l] = at[some];
-        least = KN_MIN(least, at[l]);
-    }
-    for (int l = 0; l < w && scalars; l++) {
-        scalars  = at[l] - least <= KN_PLACES_APART;
-        place[l] = (int32_t)(at[l] - least);
-    }
-    if ((*none = !scalars || !kx_shuffles(c, kg_dtype(g, n), place, w))) return 0;
-    if (!(a->off = cm_scalar_part(c, idx, &f, &still)) && !still) return 0;
-    for (int k = 0; k < values; k++) {
-        kn_ref x = cm_element_operand(c, value[k], d, row, from), zero = kg_idx(g, 0);
-        if (!x) return 0;
-        a->off = kx_node(c, KN_OP_MULACC, KN_INDEX, 0, (kn_ref[]){x, kg_idx(g, by[k]), a->off ? a->off : zero}, 3);
-        if (!a->off) return 0;
-    }
-    kn_ref first = kg_idx(g, f.base + least);
-    if (a->off) first = f.base + least ? kg_op2(g, KN_OP_ADD, a->off, first) : a->off;
-    for (int l = 0; l < w; l++) number[l] = kg_idx(g, place[l]);
-    first = kg_op2(g, KN_OP_ADD, first, kg_list(g, KN_OP_STACK, number, w));
-    return kg_load(g, kg_index(g, a->buffer, &first, 1));
-}
-
-/* The lanes that a gate lets through of a LOAD of what is shuffled; the others have what it says in their place. Where
- * a part that all share is false nothing is read. */
-static kn_ref cm_load_known(kx_cut *c, kn_ref n, kn_ref load, const cm_gate *t, const kx_tile *d, int64_t row,
-                            int chunk) {
-    kn_graph *g = c->g;
-    int       w = kx_chunk_width(d, chunk), dt = kg_dtype(g, n);
-    kn_ref    alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk), let;
-    kn_ref    rest = cm_rest_of(c, t, d, row, kx_chunk_start(d, chunk));
-    if (!alt || !rest) return 0;
-    if (kg_op(g, rest) == KN_OP_CONST && !kg_const_int(g, rest)) return alt;
-    if (kg_op(g, rest) != KN_OP_CONST) load = kg_load_gated(g, kg_at(g, load, 0), alt, rest);
-    if (t->lanes == UINT64_MAX >> (64 - w)) return load;
-    if (!(let = cm_known_lanes(c, t, d, row, chunk))) return 0;
-    return kx_node(c, KN_OP_WHERE, dt, w, (kn_ref[]){let, load, alt}, 3);
-}
-
-/* The one lane that a gate lets through: its element is in all of them, and the others have what the LOAD says. */
-static kn_ref cm_load_only(kx_cut *c, kn_ref n, const cm_gate *t, const kx_tile *d, int64_t row, int chunk) {
-    int    w = kx_chunk_width(d, chunk), lane = __builtin_ctzll(t->lanes);
-    kn_ref alt = kx_operand(c, kg_at(c->g, n, 1), d, row, chunk), let;
-    kn_ref x   = kx_load_element(c, n, d, row, kx_chunk_start(d, chunk) + lane);
-    if (!x || !alt || !(x = kx_splat(c, x, w)) || !(let = cm_known_lanes(c, t, d, row, chunk))) return 0;
-    return kx_node(c, KN_OP_WHERE, kg_dtype(c->g, n), w, (kn_ref[]){let, x, alt}, 3);
-}
-
 kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk) {
     kn_graph  *g  = c->g;
     kn_ref     at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, place, alt = 0, gt = 0;
     int        dt = kg_dtype(g, n), w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
-    cm_address a;
+    kx_tile_at a;
     if (kx_is_register(g, at)) {
         int held = cm_cell_dtype(c, dt, w);
         if (!(place = kx_place(c, at, row * d->lanes + from, w, held))) return 0;
         kn_ref x = kg_load(g, place);
         return held == dt || dt != KN_BOOL ? x : kx_node(c, KN_OP_CMPNE, dt, w, (kn_ref[]){x, kg_int(g, held, 0)}, 2);
     }
-    if (!cm_find_address(c, at, d, &a)) return 0;
-    bool     still = !gate || cm_scalar_lanes(c, gate);
-    cm_gate  let = {.lanes = UINT64_MAX >> (64 - w)};
+    if (!kx_find_at(c, at, d, &a)) return 0;
+    bool     still = !gate || kx_lanes_share(c, gate);
+    kx_let  let = {.lanes = UINT64_MAX >> (64 - w)};
     uint64_t all = let.lanes;
-    int      known = still ? -1 : cm_known_gate(c, gate, d, row, from, w, &let);
+    int      known = still ? -1 : kx_known_gate(c, gate, d, row, from, w, &let);
     if (!known) return 0;
     if (known > 0 && !let.lanes) return kx_operand(c, kg_at(g, n, 1), d, row, chunk);
     if (known > 0 && let.lanes == all && !let.nrest) gate = 0, still = true;
-    if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || cm_scalar_lanes(c, kg_at(g, n, 1)))) {
+    if (a.plain && a.coef[d->rank - 1] == 0 && still && (!gate || kx_lanes_share(c, kg_at(g, n, 1)))) {
         kn_ref x = kx_load_element(c, n, d, row, from);
         return x ? kx_splat(c, x, w) : 0;
     }
     int64_t step = a.plain ? a.coef[d->rank - 1] : a.run;
     if (known > 0 && step != 1 && __builtin_popcountll(let.lanes) == 1 && dt != KN_BOOL && dt != KN_INDEX)
-        return cm_load_only(c, n, &let, d, row, chunk);
+        return kx_load_only(c, n, &let, d, row, chunk);
     bool run = step == 1 ? cm_moves_whole(c, dt)
                : still   ? (a.plain || step) && cm_loads_apart(c, dt, w, step)
                          : (a.plain || step) && cm_gathers_apart(c, dt, w, step);
@@ -687,8 +526,8 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
     bool told = !a.plain && step != 1 && (!gate || (known > 0 && dt != KN_BOOL)) && cm_is_known(g, kg_at(g, at, 1));
     if (told || (a.plain && gate && known > 0 && step != 1 && dt != KN_BOOL)) {
-        place = cm_load_places(c, n, &a, d, row, chunk, let.lanes, &none);
-        if (!none && gate) place = place ? cm_load_known(c, n, place, &let, d, row, chunk) : 0;
+        place = kx_load_places(c, n, &a, d, row, chunk, let.lanes, &none);
+        if (!none && gate) place = place ? kx_load_let(c, n, place, &let, d, row, chunk) : 0;
     }
     if (!none) return place;
     told &= !gate;
@@ -705,7 +544,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     } else if (!(place = cm_element_place(c, &a, at, d, row, from, w)))
         return 0;
     if (!gate) return kg_load(g, place);
-    gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
+    gt = still ? kx_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, chunk);
     if (!gt || !(alt = kx_operand(c, kg_at(g, n, 1), d, row, chunk))) return 0;
     if (kg_dtype(g, alt) != dt) { /* an index: lanes of it are held as integers */
         bool same = kg_op(g, alt) == KN_OP_CONST;
@@ -715,11 +554,11 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     return kg_load_gated(g, place, alt, gt);
 }
 
-static kn_ref cm_store_element(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int64_t lane) {
+static kn_ref cm_store_element(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int64_t lane) {
     kn_graph *g    = c->g;
     kn_ref    gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, at = kg_at(g, n, 0), x, place;
-    if (gate && !(gt = cm_element_operand(c, gate, d, row, lane))) return 0;
-    if (!(x = cm_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
+    if (gate && !(gt = kx_element_operand(c, gate, d, row, lane))) return 0;
+    if (!(x = kx_element_operand(c, kg_at(g, n, 1), d, row, lane))) return 0;
     if (!(place = cm_element_place(c, a, at, d, row, lane, 1))) return 0;
     return kg_store(g, place, x, gt);
 }
@@ -728,11 +567,11 @@ static kn_ref cm_store_element(kx_cut *c, kn_ref n, const cm_address *a, const k
  * just written in parts. */
 static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
     kx_tile    t;
-    cm_address a;
+    kx_tile_at a;
     if (kg_op(c->g, n) != KN_OP_LOAD || kx_is_register(c->g, kg_at(c->g, n, 0))) return false;
     kx_tile_of(c, n, &t);
     int dt = kg_dtype(c->g, n);
-    if (!t.rank || !cm_find_address(c, kg_at(c->g, n, 0), &t, &a)) return false; /* one element for all lanes */
+    if (!t.rank || !kx_find_at(c, kg_at(c->g, n, 0), &t, &a)) return false; /* one element for all lanes */
     kn_ref at = kg_at(c->g, n, 0);
     if (!a.plain) return !a.run && !cm_gathers(c, at, dt, w) && !cm_is_known(c->g, kg_at(c->g, at, 1));
     if (kg_nsrc(c->g, n) > 1) return false;
@@ -741,7 +580,7 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
            !cm_is_narrow(c, &a, &t, dt, w, 0, &first, &next);
 }
 
-static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int ch) {
+static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int ch) {
     kn_graph *g  = c->g;
     kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
     int       w = kx_chunk_width(d, ch), from = kx_chunk_start(d, ch), dt = kg_dtype(g, kg_at(g, n, 1));
@@ -753,7 +592,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
         if (held != dt && dt == KN_BOOL) x = cm_flags(c, kg_storage(g, place), x, w);
         return kg_store(g, w > 1 ? place : kg_index(g, place, &zero, 1), x, 0);
     }
-    bool    still = !gate || cm_scalar_lanes(c, gate), block;
+    bool    still = !gate || kx_lanes_share(c, gate), block;
     int64_t step  = w < 2 ? 0 : a->plain ? a->coef[d->rank - 1] : a->run == 1;
     if (step && step != 1 && !gate) {
         x = cm_store_block(c, n, a, d, row, ch, &block);
@@ -762,7 +601,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
     bool    run   = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt, w))
                               : step && still && cm_moves_apart(dt, w, step);
     if (run && !(w > 1 && cm_by_elements(c, kg_at(g, n, 1), w))) {
-        if (gate && !(gt = still ? cm_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
+        if (gate && !(gt = still ? kx_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = cm_element_place(c, a, at, d, row, from, w))) return 0;
@@ -778,7 +617,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
 
 /* Rows of a REDUCE that are folded together, and follow one another in memory: one STORE from `row` on, the first of
  * `count`. *alone: there are none. */
-static kn_ref cm_store_rows(kx_cut *c, kn_ref n, const cm_address *a, const kx_tile *d, int64_t row, int *count,
+static kn_ref cm_store_rows(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int *count,
                             bool *alone) {
     kn_graph *g = c->g;
     kn_ref    v = kg_at(g, n, 1), x, place;
@@ -797,10 +636,10 @@ static kn_ref cm_store_rows(kx_cut *c, kn_ref n, const cm_address *a, const kx_t
 
 kn_ref kx_store(kx_cut *c, kn_ref n) {
     kx_tile    d;
-    cm_address a  = {0};
+    kx_tile_at a  = {0};
     kn_ref     at = kg_at(c->g, n, 0), *part;
     kx_tile_of(c, n, &d);
-    if (!kx_is_register(c->g, at) && !cm_find_address(c, at, &d, &a)) return 0;
+    if (!kx_is_register(c->g, at) && !kx_find_at(c, at, &d, &a)) return 0;
     int64_t count = d.rows * d.nchunk;
     /* cells that are there already, while others were waited for, are kept under the target's own node */
     if (!c->vec[n] && !(c->vec[n] = kn_arena_get(&c->arena, (size_t)(count + 1) * sizeof *part)))
@@ -825,12 +664,12 @@ kn_ref kx_store(kx_cut *c, kn_ref n) {
  * length where there is one already, as of rows that lie in turns. */
 kn_ref kx_prefetch(kx_cut *c, kn_ref n) {
     kx_tile    d;
-    cm_address a;
+    kx_tile_at a;
     kn_ref     at = kg_at(c->g, n, 0), part[256];
     int64_t    known[KN_COUNT(part)], line = 64 / KN_MAX(kn_dsize(kg_dtype(c->g, at)), 1); /* elements */
     int        m = 0;
     kx_tile_of(c, at, &d);
-    if (!cm_find_address(c, at, &d, &a)) return 0;
+    if (!kx_find_at(c, at, &d, &a)) return 0;
     int64_t apart = a.plain && d.rank ? KN_MAX(a.coef[d.rank - 1], 1) : 1, step = KN_MAX(line / apart, 1);
     for (int64_t row = 0; row < d.rows; row++)
         for (int64_t lane = 0; lane < d.lanes && m < KN_COUNT(part); lane += step) {
