@@ -239,6 +239,12 @@ static void test_avx2(void) {
     CHECK(!strstr(output, "test e")); /* no branch for two of ten lanes */
     put("ir_margin2.kn", "%x = PARAM {slot=0, dtype=u8} [510, 510]\n%1 = PAD %x [1, 1] [512, 512]\n");
     expect("ir_margin2.kn --after render --target x86:avx2", 0, "ymmword ptr");
+    put("ir_margin3.kn", "%x = PARAM {slot=0, dtype=u8} [30, 62]\n%1 = PAD %x [1, 2] [33, 67]\n");
+    expect("ir_margin3.kn --after render --target x86:avx2", 0, "ymmword ptr");
+    CHECK(!strstr(output, "byte ptr [rsp")); /* no lane goes by way of memory of the kernel's own */
+    put("ir_margin4.kn", "%x = PARAM {slot=0, dtype=u8} [30, 62]\n%1 = ADD (PAD %x [1, 2] [33, 67]) 7:u8\n");
+    expect("ir_margin4.kn --after render --target x86:avx2", 0, "vpaddb ymm");
+    CHECK(!strstr(output, "byte ptr [rsp"));
     put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
     expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"

@@ -215,6 +215,9 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
         kn_ref x = kx_lookup(c, n, &d, row, ch, &is);
         if (is) return x;
     }
+    bool   told;
+    kn_ref chosen = kx_choose_told(c, n, &d, row, ch, &told);
+    if (told) return chosen;
     uint32_t k = kg_nsrc(g, n);
     if (ct_joins(c, n, w)) return ct_joined(c, n, &d, row, ch);
     for (uint32_t i = 0; i < k; i++)
@@ -242,6 +245,7 @@ static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     if (!kx_has_form(c, n)) return true;
     if (op == KN_OP_IDIV || op == KN_OP_MOD) return ct_is_known(g, n); /* else lanes cost as one does */
     if (op == KN_OP_REDUCE) return false;
+    if (kg_dtype(g, n) == KN_BOOL && kx_is_told(g, n)) return true; /* a constant */
     return kg_dtype(g, n) == KN_INDEX || kg_dtype(g, kg_at(g, n, 0)) == KN_INDEX;
 }
 
@@ -372,6 +376,21 @@ static bool ct_runs(const kn_graph *g, kn_ref x) {
     return run && kg_dtype(g, at) != KN_INDEX && run == (int16_t)run;
 }
 
+/* Source k of x is needed as a value, or parts of it are: not what is known of which lanes a gate lets through, or
+ * which are chosen, where that takes no mask. */
+static void ct_mark_source(kx_cut *c, kn_ref x, uint32_t k) {
+    const kn_graph *g  = c->g;
+    kn_ref          s  = kg_at(g, x, k), part[8];
+    bool            is = kg_op(g, x) == KN_OP_LOAD ? k == 2 : kg_op(g, x) == KN_OP_WHERE && k == 0;
+    if (!is || !kx_by_bits(c, kg_dtype(g, x))) {
+        c->mark[s] = 1;
+        return;
+    }
+    int n = kg_conjuncts(g, s, part, KN_COUNT(part));
+    for (int i = 0; i < n; i++)
+        if (!kx_is_told(g, part[i])) c->mark[part[i]] = 1;
+}
+
 /* Marks the values that are needed as values: an address asks for its scalars only, unless it is not affine. Then the
  * lanes: as many as the widest of them fills a register with. */
 static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int bytes) {
@@ -398,7 +417,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             }
         }
         for (uint32_t k = first; k < kg_nsrc(g, x); k++)
-            if ((op != KN_OP_RESHAPE && op != KN_OP_EXPAND) || k == 0) c->mark[kg_at(g, x, k)] = 1;
+            if ((op != KN_OP_RESHAPE && op != KN_OP_EXPAND) || k == 0) ct_mark_source(c, x, k);
     }
     for (uint32_t i = 0; i < n; i++) {
         kn_ref         x  = order[i];
@@ -412,7 +431,8 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
             (op == KN_OP_LOAD || op == KN_OP_STORE || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;
         most = KN_MAX(most, dt == KN_INDEX ? 4 : kx_value_size(c, dt));
-        if (op == KN_OP_WHERE) most = KN_MAX(most, kx_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
+        bool masks = op == KN_OP_WHERE && !(kx_by_bits(c, dt) && kx_is_told(g, kg_at(g, x, 0)));
+        if (masks) most = KN_MAX(most, kx_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
         bool flags = dt == KN_BOOL && op != KN_OP_LOAD && op != KN_OP_STORE; /* masks, but in memory */
         least      = KN_MIN(least, dt == KN_INDEX || flags ? 4 : kn_dsize(dt));
     }

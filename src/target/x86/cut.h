@@ -93,6 +93,11 @@ static inline int kx_lane_dtype(const kx_cut *c, int dt) {
 static inline int kx_value_size(const kx_cut *c, int dt) { /* bytes of a lane */
     return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
 }
+/* Lanes are chosen by their bits where it is known which: a mask has more bytes. */
+static inline bool kx_by_bits(const kx_cut *c, int dt) {
+    return !c->avx512 && dt != KN_BOOL && kn_is_int(dt) && kn_dsize(dt) < 4;
+}
+
 /* By a constant: a quotient, or a remainder. */
 static inline bool kx_is_part(int op) {
     return op == KN_OP_IDIV || op == KN_OP_MOD || op == KN_OP_SHR || op == KN_OP_AND;
@@ -156,6 +161,10 @@ typedef struct kx_let {
     int      nknown, nrest;
     uint64_t lanes; /* that the known parts let through */
 } kx_let;
+/* Of each lane x is known: it is computed of their numbers, and of constants. */
+bool kx_is_told(const kn_graph *g, kn_ref x);
+/* Cell (row, chunk) of a WHERE that is told what to choose, and has no masks; *is: it is one. 0: asked for. */
+kn_ref kx_choose_told(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *is);
 /* 1: the gate is one, and *out it. 0: asked for; -1: it is none. */
 int kx_known_gate(kx_cut *c, kn_ref gate, const kx_tile *d, int64_t row, int from, int w, kx_let *out);
 /* Lanes whose places are known but for what all have: a few runs are shuffled; of what is not among `lanes` anything is

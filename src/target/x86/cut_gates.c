@@ -6,6 +6,66 @@
 
 #include <string.h>
 
+enum { TOLD_NODES = 64, TOLD_STACK = 16 }; /* that are looked at, at most */
+
+bool kx_is_told(const kn_graph *g, kn_ref x) {
+    kn_ref stack[TOLD_STACK] = {x};
+    if (!kg_closed(g, x)) return false;
+    for (int n = 1, seen = 0; n > 0;) {
+        kn_ref y  = stack[--n];
+        int    op = kg_op(g, y);
+        if (op == KN_OP_CONST || kx_is_iota(g, y)) continue;
+        bool     views = op == KN_OP_EXPAND || op == KN_OP_RESHAPE;
+        uint32_t k     = views ? 1 : kg_nsrc(g, y);
+        if ((!views && !kn_is_alu(op)) || ++seen > TOLD_NODES || n + (int)k > TOLD_STACK) return false;
+        while (k-- > 0) stack[n++] = kg_at(g, y, k);
+    }
+    return true;
+}
+
+/* Lanes of a number each. */
+static kn_ref cg_numbers(kx_cut *c, int dtype, const int64_t *v, int w) {
+    kn_ref number[KN_MAX_LANES];
+    bool   same = true;
+    for (int l = 0; l < w; l++) same &= v[l] == v[0];
+    if (same) return kg_int(c->g, dtype, v[0]);
+    for (int l = 0; l < w; l++) number[l] = kg_idx(c->g, v[l]);
+    kn_ref all = kg_list(c->g, KN_OP_STACK, number, w);
+    return kx_node(c, KN_OP_CAST, dtype, w, &all, 1);
+}
+
+/* Those of x's lanes; the others are 0. */
+static kn_ref cg_only(kx_cut *c, int dtype, int w, uint64_t lanes, kn_ref x) {
+    bool    one = kg_op(c->g, x) == KN_OP_CONST;
+    int64_t v[KN_MAX_LANES] = {0}, all = kn_dtypes[dtype].min < 0 ? -1 : (int64_t)kn_dtypes[dtype].max;
+    for (int l = 0; l < w; l++) v[l] = lanes >> l & 1 ? one ? kg_const_int(c->g, x) : all : 0;
+    kn_ref mask = cg_numbers(c, dtype, v, w);
+    return one ? mask : kx_node(c, KN_OP_AND, dtype, w, (kn_ref[]){x, mask}, 2);
+}
+
+/* Those lanes of x, and the others of y, by their bits: it takes no mask, which may have more bytes. */
+static kn_ref cg_choose_bits(kx_cut *c, int dtype, int w, uint64_t lanes, kn_ref x, kn_ref y) {
+    kn_ref both[2] = {cg_only(c, dtype, w, lanes, x), cg_only(c, dtype, w, ~lanes, y)};
+    return kx_node(c, KN_OP_OR, dtype, w, both, 2);
+}
+
+kn_ref kx_choose_told(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *is) {
+    int      w = kx_chunk_width(d, chunk), from = kx_chunk_start(d, chunk);
+    uint64_t lanes = 0, all = UINT64_MAX >> (64 - w);
+    *is = kg_op(c->g, n) == KN_OP_WHERE && kx_by_bits(c, kg_dtype(c->g, n)) && kx_is_told(c->g, kg_at(c->g, n, 0));
+    for (int l = 0; l < w && *is; l++) {
+        kn_ref x = kx_element_operand(c, kg_at(c->g, n, 0), d, row, from + l);
+        if (!x) return 0;
+        *is = kg_op(c->g, x) == KN_OP_CONST;
+        lanes |= (uint64_t)(*is && kg_const_int(c->g, x)) << l;
+    }
+    if (!*is) return 0;
+    kn_ref x = lanes ? kx_operand(c, kg_at(c->g, n, 1), d, row, chunk) : 0;
+    kn_ref y = lanes != all ? kx_operand(c, kg_at(c->g, n, 2), d, row, chunk) : 0;
+    if (!lanes || lanes == all) return lanes ? x : y;
+    return x && y ? cg_choose_bits(c, kg_dtype(c->g, n), w, lanes, x, y) : 0;
+}
+
 /* What a part of an index that is known is of that lane. */
 static int64_t cg_lane_value(const kn_graph *g, kn_ref x, int64_t lane) {
     kn_ref    part[8];
@@ -119,8 +179,10 @@ kn_ref kx_load_places(kx_cut *c, kn_ref n, kx_tile_at *a, const kx_tile *d, int6
     }
     kn_ref first = kg_idx(g, f.base + least);
     if (a->off) first = f.base + least ? kg_op2(g, KN_OP_ADD, a->off, first) : a->off;
-    for (int l = 0; l < w; l++) number[l] = kg_idx(g, place[l]);
-    first = kg_op2(g, KN_OP_ADD, first, kg_list(g, KN_OP_STACK, number, w));
+    bool next = true;
+    for (int l = 0; l < w; l++) number[l] = kg_idx(g, place[l]), next &= place[l] == l;
+    kn_ref behind = next ? kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0) : kg_list(g, KN_OP_STACK, number, w);
+    first = kg_op2(g, KN_OP_ADD, first, behind);
     return kg_load(g, kg_index(g, a->buffer, &first, 1));
 }
 
@@ -133,15 +195,18 @@ kn_ref kx_load_let(kx_cut *c, kn_ref n, kn_ref load, const kx_let *t, const kx_t
     if (kg_op(g, rest) == KN_OP_CONST && !kg_const_int(g, rest)) return alt;
     if (kg_op(g, rest) != KN_OP_CONST) load = kg_load_gated(g, kg_at(g, load, 0), alt, rest);
     if (t->lanes == UINT64_MAX >> (64 - w)) return load;
+    if (kx_by_bits(c, dt)) return cg_choose_bits(c, dt, w, t->lanes, load, alt);
     if (!(let = cg_known_lanes(c, t, d, row, chunk))) return 0;
     return kx_node(c, KN_OP_WHERE, dt, w, (kn_ref[]){let, load, alt}, 3);
 }
 
 kn_ref kx_load_only(kx_cut *c, kn_ref n, const kx_let *t, const kx_tile *d, int64_t row, int chunk) {
-    int    w = kx_chunk_width(d, chunk), lane = __builtin_ctzll(t->lanes);
+    int    w = kx_chunk_width(d, chunk), lane = __builtin_ctzll(t->lanes), dt = kg_dtype(c->g, n);
     kn_ref alt = kx_operand(c, kg_at(c->g, n, 1), d, row, chunk), let;
     kn_ref x   = kx_load_element(c, n, d, row, kx_chunk_start(d, chunk) + lane);
-    if (!x || !alt || !(x = kx_splat(c, x, w)) || !(let = cg_known_lanes(c, t, d, row, chunk))) return 0;
-    return kx_node(c, KN_OP_WHERE, kg_dtype(c->g, n), w, (kn_ref[]){let, x, alt}, 3);
+    if (!x || !alt || !(x = kx_splat(c, x, w))) return 0;
+    if (kx_by_bits(c, dt)) return cg_choose_bits(c, dt, w, t->lanes, x, alt);
+    if (!(let = cg_known_lanes(c, t, d, row, chunk))) return 0;
+    return kx_node(c, KN_OP_WHERE, dt, w, (kn_ref[]){let, x, alt}, 3);
 }
 

@@ -525,13 +525,13 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     }
     bool gathers = !a.plain && !run && cm_gathers(c, at, dt, w), none = true;
     bool told = !a.plain && step != 1 && (!gate || (known > 0 && dt != KN_BOOL)) && cm_is_known(g, kg_at(g, at, 1));
-    if (told || (a.plain && gate && known > 0 && step != 1 && dt != KN_BOOL)) {
+    told |= a.plain && gate && known > 0 && dt != KN_BOOL && (step != 1 || kx_by_bits(c, dt));
+    if (told) {
         place = kx_load_places(c, n, &a, d, row, chunk, let.lanes, &none);
         if (!none && gate) place = place ? kx_load_let(c, n, place, &let, d, row, chunk) : 0;
     }
     if (!none) return place;
-    told &= !gate;
-    if (gathers && told) place = kx_pack_runs(c, n, d, row, chunk, &none);
+    if (gathers && told && !gate) place = kx_pack_runs(c, n, d, row, chunk, &none);
     if (!none) return place;
     if (gathers && !(place = kx_operand(c, kg_at(g, at, 1), d, row, chunk))) return 0;
     if (gathers) gathers = kg_op(g, place) != KN_OP_CONST; /* else all lanes are one element */
@@ -580,6 +580,44 @@ static bool cm_by_elements(kx_cut *c, kn_ref n, int w) {
            !cm_is_narrow(c, &a, &t, dt, w, 0, &first, &next);
 }
 
+/* A cell that holds what a gate, known of each lane, lets through of lanes that no mask can leave out, and a constant
+ * beside it: what is let through is stored by itself, and so is the constant. *is: it is one. 0: asked for. */
+static kn_ref cm_store_let_through(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int ch,
+                                   bool *is) {
+    kn_graph  *g = c->g;
+    kn_ref     v = kg_at(g, n, 1), at = kg_at(g, n, 0), put[KN_MAX_LANES];
+    int        w = kx_chunk_width(d, ch), from = kx_chunk_start(d, ch), dt = kg_dtype(g, v), m = 0, count;
+    kx_tile    t;
+    kx_tile_at s;
+    kx_let    let;
+    *is = false;
+    if (w < 2 || kg_op(g, v) != KN_OP_LOAD || kg_nsrc(g, v) != 3 || kg_op(g, kg_at(g, v, 1)) != KN_OP_CONST) return 0;
+    if (kx_is_register(g, kg_at(g, v, 0)) || !cm_moves_whole(c, dt) || cm_masks_lanes(c, dt, w)) return 0;
+    kx_tile_of(c, v, &t);
+    if (t.lanes != d->lanes || t.width != d->width || kx_lanes_share(c, kg_at(g, v, 2))) return 0;
+    int64_t r = kx_row_in(&t, d, row);
+    *is       = true; /* until it is known that it is not */
+    if (!kx_find_at(c, kg_at(g, v, 0), &t, &s)) return 0;
+    int known = s.plain && s.coef[t.rank - 1] == 1 ? kx_known_gate(c, kg_at(g, v, 2), &t, r, from, w, &let) : -1;
+    if (!known) return 0;
+    *is = known > 0 && !let.nrest && let.lanes && let.lanes != UINT64_MAX >> (64 - w);
+    for (int l = 0, run; l < w && *is; l += run) {
+        bool lets = let.lanes >> l & 1;
+        for (run = 1; l + run < w && (let.lanes >> (l + run) & 1) == lets;) run++;
+        for (count = 1; 2 * count <= run;) count *= 2;
+        for (int k = 0; k < run;) {
+            if (k + count > run && c->laps) k = run - count; /* what was stored is stored again */
+            while (k + count > run) count /= 2;
+            kn_ref to = cm_element_place(c, a, at, d, row, from + l + k, count), x = kg_at(g, v, 1);
+            if (!to) return 0;
+            if (lets) x = kg_load(g, cm_run_place(c, &s, &t, r, from + l + k, 0, count, 1));
+            put[m++] = kg_store(g, to, x, 0);
+            k += count;
+        }
+    }
+    return *is ? kg_list(g, KN_OP_GROUP, put, m) : 0;
+}
+
 static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_tile *d, int64_t row, int ch) {
     kn_graph *g  = c->g;
     kn_ref    at = kg_at(g, n, 0), gate = kg_nsrc(g, n) == 3 ? kg_at(g, n, 2) : 0, gt = 0, x, place;
@@ -600,6 +638,10 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_t
     }
     bool    run   = step == 1 ? cm_moves_whole(c, dt) && (still || cm_masks_lanes(c, dt, w))
                               : step && still && cm_moves_apart(dt, w, step);
+    if (run && !gate) {
+        x = cm_store_let_through(c, n, a, d, row, ch, &block);
+        if (block) return x;
+    }
     if (run && !(w > 1 && cm_by_elements(c, kg_at(g, n, 1), w))) {
         if (gate && !(gt = still ? kx_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;

@@ -570,13 +570,14 @@ static void en_repeat(kx_writer *e, kn_ref n, int bytes) {
     kx_done(e, n, d);
 }
 
-/* Lane numbers, from a constant on. */
-static void en_count_lanes(kx_writer *e, kn_ref n, int w, int bytes) {
+/* Lanes of a number each, or their own, from a constant on. */
+static void en_numbers(kx_writer *e, kn_ref n, int w, int bytes) {
     uint8_t data[64] = {0};
+    kn_ref  x = en_src(e, n, 0);
     int     size = kn_dsize(kg_dtype(e->g, n)), d = kx_dst(e, n);
-    int64_t from = kg_const_int(e->g, kg_at(e->g, en_src(e, n, 0), 1));
+    bool    each = kg_op(e->g, x) == KN_OP_STACK;
     for (int l = 0; l < w; l++) {
-        int64_t v = from + l;
+        int64_t v = each ? kg_const_int(e->g, kg_at(e->g, x, (uint32_t)l)) : kg_const_int(e->g, kg_at(e->g, x, 1)) + l;
         memcpy(data + l * size, &v, (size_t)size);
     }
     kx_load_bits(e, d, bytes, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, data, (size_t)bytes), 0));
@@ -588,8 +589,8 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
     int    dt = kg_dtype(e->g, n), st = kg_dtype(e->g, x), ds = kx_held_size(e->p, dt), ss = kx_held_size(e->p, st);
     int    bytes = en_full(w * ds), from = en_full(w * ss), most = KN_MAX(bytes, from), d;
     bool   fd = kn_is_float(dt), fs = kn_is_float(st);
-    if (kg_op(e->g, x) == KN_OP_ADD) {
-        en_count_lanes(e, n, w, bytes);
+    if (kg_op(e->g, x) == KN_OP_ADD || kg_op(e->g, x) == KN_OP_STACK) {
+        en_numbers(e, n, w, bytes);
         return;
     }
     if (!kx_is_lanes(e->g, x)) {

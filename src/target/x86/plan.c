@@ -190,8 +190,8 @@ int kx_operands(const kx_plan *p, kn_ref n, kn_ref *out) {
     for (uint32_t k = op == KN_OP_LOAD || op == KN_OP_STORE || op == KN_OP_PREFETCH; k < kg_nsrc(g, n); k++) {
         bool   minus = false;
         kn_ref s     = kx_term(g, n, k, &minus);
-        if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD)
-            continue; /* ADD: lane numbers */
+        if (kg_op(g, s) == KN_OP_CONST || pl_is_iota(g, s) || kg_op(g, s) == KN_OP_ADD || kg_op(g, s) == KN_OP_STACK)
+            continue; /* numbers of lanes */
         out[m++] = s;
     }
     for (int k = 0; k < m; k++) { /* what stands in this instruction brings its own */
