@@ -9,6 +9,7 @@ enum {
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
     HELD_VECTORS = 12, /* of a row that all rows are made of */
+    LAP_LEAST  = 3, /* left over of a row: one more register has it, which reaches back */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_ROWS_VECTORS = 4, /* of each of a few rows, or of each row by itself */
     CROWD_OF_ROWS = 16, /* in another order, of which half registers are read */
@@ -197,10 +198,12 @@ static int64_t halves_of(const ko_view *v, int lane, int row, int64_t w) {
 }
 
 /* What is left of a product's lanes takes longer in pieces than a whole round, in which masks leave out what is not
- * there: of a few rounds, since all of them store under the mask. */
+ * there: of a few rounds, since all of them store under the mask. Where vectors are masks, such stores take some
+ * processors longer than all pieces. */
 static bool masks_rest(const ko_view *v, int lane, int row, int64_t w) {
-    int64_t e = v->nest->origin[lane].extent;
-    if (!v->machine->masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane, KN_NEAR)) return false;
+    int64_t e     = v->nest->origin[lane].extent;
+    bool    masks = v->machine->masks && v->machine->mask_registers;
+    if (!masks || e >= MASKED_ROUNDS * w || !lies_near(v, lane, KN_NEAR)) return false;
     return halves_of(v, lane, row, e % w) > halves_of(v, lane, row, w) && panel_of(v, lane, row, w) < 0;
 }
 
@@ -217,7 +220,9 @@ static int64_t masked_row(const ko_view *v, int lane, int row) {
  * once more. Rows of the tile then; 0: there are fewer than three, or it is no such row. */
 static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
-    if (v->narrow || e <= w || e % w == 0 || !reads_side_by_side(v, lane)) return 0;
+    bool laps = v->machine->masks && !v->machine->mask_registers;
+    if ((v->narrow && !laps) || e <= w || e % w == 0 || !reads_side_by_side(v, lane)) return 0;
+    if (laps && e % v->lanes >= LAP_LEAST) nv = e / v->lanes + 1;
     int shared = ko_shared_terms(v, row); /* with many terms more rows share them, which fit beside fewer lanes */
     bool many  = shared >= 0 && v->nest->origin[shared].extent > KO_SHORT_SUM;
     if ((many && masks_rest(v, lane, row, w)) || panel_of(v, lane, row, w) >= 0) return 0;

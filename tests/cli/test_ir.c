@@ -245,6 +245,12 @@ static void test_avx2(void) {
     put("ir_margin4.kn", "%x = PARAM {slot=0, dtype=u8} [30, 62]\n%1 = ADD (PAD %x [1, 2] [33, 67]) 7:u8\n");
     expect("ir_margin4.kn --after render --target x86:avx2", 0, "vpaddb ymm");
     CHECK(!strstr(output, "byte ptr [rsp"));
+    put("ir_row.kn", "%a = PARAM {slot=0} [285, 4]\n%b = PARAM {slot=1} [4, 15]\n"
+                     "%l = EXPAND (RESHAPE %a [285, 4, 1]) [285, 4, 15]\n"
+                     "%r = EXPAND (RESHAPE %b [1, 4, 15]) [285, 4, 15]\n"
+                     "%1 = RESHAPE (REDUCE {op=ADD, axes=(1)} (MUL %l %r)) [285, 15]\n");
+    expect("ir_row.kn --after render --target x86:avx2 --machine avx2", 0, "vfmadd");
+    CHECK(!strstr(output, "vmaskmov") && !strstr(output, "xmmword")); /* eight lanes, and the last eight */
     put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
     expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"

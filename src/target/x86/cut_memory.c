@@ -645,6 +645,7 @@ static kn_ref cm_store_cell(kx_cut *c, kn_ref n, const kx_tile_at *a, const kx_t
     if (run && !(w > 1 && cm_by_elements(c, kg_at(g, n, 1), w))) {
         if (gate && !(gt = still ? kx_element_operand(c, gate, d, row, from) : kx_operand(c, gate, d, row, ch)))
             return 0;
+        if (gt && kg_op(g, gt) == KN_OP_CONST && kg_const_int(g, gt)) gt = 0; /* all these lanes are there */
         if (!(x = kx_operand(c, kg_at(g, n, 1), d, row, ch))) return 0;
         if (!(place = cm_element_place(c, a, at, d, row, from, w))) return 0;
         if (dt == KN_INDEX) x = kg_op(g, x) == KN_OP_CONST ? kg_idx(g, kg_const_int(g, x)) : kg_bitcast(g, x, dt);
