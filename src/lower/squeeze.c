@@ -2,8 +2,8 @@
  *
  * Takes: an expanded kernel. Gives: the same, where arithmetic on tiles whose last axis a sum has used up, [4, 4, 1],
  * is on [4, 4]: by lanes, not element by element. Where rows of the tile follow one another in memory, as those of a
- * matrix with few columns, it is on all of it, [4, 3, 1] on [12]. Not for little, where the sums' elements are put
- * side by side first.
+ * matrix with few columns, it is on all of it, [4, 3, 1] on [12]; so it is where they lie apart, if much is computed,
+ * and lanes are stored one by one. Not for little, where the sums' elements are put side by side first.
  *
  * A STORE's place and value are built anew without the axes, down to sums, accumulators and what has one element. */
 #include "lower/lower.h"
@@ -12,7 +12,10 @@
 
 #include <string.h>
 
-enum { LEAST_OPS = 8, LEAST_LANES = 4, WIDE_ROWS = 16 };
+enum {
+    LEAST_OPS = 8, LEAST_LANES = 4, WIDE_ROWS = 16,
+    APART_OPS = 32 /* of rows that lie apart: their lanes are stored one by one */
+};
 
 typedef struct kl_squeeze {
     kn_graph *g;
@@ -102,11 +105,14 @@ static kn_ref without_axis(kl_squeeze *s, kn_ref n, const kn_ref *src) {
     return kg_numel(g, n) > 1 ? laid_out(s, n, dims, rank) : kg_reshape(g, n, dims, left);
 }
 
-/* The next store's axes are those that at has; what was built of others is of no use. False: they make few lanes. */
-static bool begin_store(kl_squeeze *s, kn_ref at) {
+/* The next store's axes are those that at has; what was built of others is of no use. much: its lanes may be stored one
+ * by one. False: they make few lanes. */
+static bool begin_store(kl_squeeze *s, kn_ref at, bool much) {
     int            rank;
     const int64_t *dims    = kg_shape(s->g, at, &rank);
-    int64_t        columns = columns_of_run(s->g, at), length = columns ? columns * dims[rank - 3] : 0;
+    int64_t        columns = columns_of_run(s->g, at);
+    if (!columns && much && dims[rank - 2] < LEAST_LANES) columns = dims[rank - 2];
+    int64_t        length  = columns ? columns * dims[rank - 3] : 0;
     int64_t        had     = s->columns ? kg_const_int(s->g, kg_at(s->g, s->run, 0)) : 0;
     bool           same    = columns == s->columns && length == had;
     if (!columns && dims[rank - 2] < LEAST_LANES) return false;
@@ -215,7 +221,8 @@ bool kl_squeeze_sums(kl_program *p, kl_kernel *k, kn_fault *f) {
         if (!has_spare_axis(g, kg_at(g, st, 1)) || !is_worth_it(g, kg_at(g, st, 1), least, seen, s.stack)) continue;
         bool whole = true, holds = false;
         if (!holds_store(g, st, &holds)) goto done;
-        if (holds || !begin_store(&s, at)) continue;
+        bool much = is_worth_it(g, kg_at(g, st, 1), APART_OPS, seen, s.stack);
+        if (holds || !begin_store(&s, at, much)) continue;
         for (uint32_t j = 0; j < kg_nsrc(g, st) && whole; j++) whole = (src[j] = squeeze(&s, kg_at(g, st, j))) != 0;
         if (kg_fault(g)->code) goto done;
         if (!whole) continue;

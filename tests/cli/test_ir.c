@@ -251,6 +251,14 @@ static void test_avx2(void) {
                      "%1 = RESHAPE (REDUCE {op=ADD, axes=(1)} (MUL %l %r)) [285, 15]\n");
     expect("ir_row.kn --after render --target x86:avx2 --machine avx2", 0, "vfmadd");
     CHECK(!strstr(output, "vmaskmov") && !strstr(output, "xmmword")); /* eight lanes, and the last eight */
+    put("ir_silu.kn", "%a = PARAM {slot=0} [64, 95]\n%b = PARAM {slot=1} [6, 95]\n"
+                      "%l = EXPAND (RESHAPE %a [64, 1, 95]) [64, 6, 95]\n"
+                      "%r = EXPAND (RESHAPE %b [1, 6, 95]) [64, 6, 95]\n"
+                      "%s = RESHAPE (REDUCE {op=ADD, axes=(2)} (MUL %l %r)) [64, 6]\n"
+                      "%1 = DIV %s (ADD 1.0:f32 (EXP2 (MUL %s -1.442695:f32)))\n");
+    expect("ir_silu.kn --after render --target x86:avx2 "
+           "--opts \"SPLIT:0:4:UPCAST SPLIT:2:2:UPCAST SPLIT:4:8:GROUP_REDUCE\"", 0, "vdivps ymm");
+    CHECK(!strstr(output, "vdivss")); /* the eight sums of a tile are lanes, though they are stored apart */
     put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
     expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"

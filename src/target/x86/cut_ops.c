@@ -32,7 +32,7 @@ static bool co_cast_form(const kx_cut *c, int dt, int st) {
     if (st == KN_BOOL) return c->avx512 || d == 4 || co_is_narrow(dt);
     if (co_is_narrow(dt)) return st == KN_F32;
     if (kn_is_float(dt) && kn_is_float(st)) return true;
-    if (kn_is_float(st)) return d >= 4 && (c->avx512 || (s <= 4 && dt == KN_I32));
+    if (kn_is_float(st)) return d >= 4 && (c->avx512 || dt == KN_I32);
     return !kn_is_float(dt) || s == 4 || (c->avx512 && s == 8);
 }
 

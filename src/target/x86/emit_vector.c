@@ -509,6 +509,12 @@ static void en_saturate(kx_writer *e, kn_ref n, int from, int bytes) {
             en_put_rm(e, kx_masked(kx_i2(wide ? KX_VMOVDQU64 : KX_VMOVDQU32, bytes, d, KX_IN_MEM), KX_K0, false),
                       &most);
         }
+    } else if (dbl) { /* what is too small gives the least anyway */
+        kx_rm high = en_pool_lanes(e, 0x41dfffffffc00000, 8, from);
+        kx_put(e, kx_imm(kx_i4(KX_VCMPPD, from, e->v0, x, x, 0), 7));
+        kx_put(e, kx_i3(KX_VPAND, from, e->v0, e->v0, x));
+        en_put_rm(e, kx_i3(KX_VMINPD, from, e->v0, e->v0, KX_IN_MEM), &high);
+        kx_put(e, kx_i2(KX_VCVTTPD2DQ, from, d, e->v0));
     } else {
         kx_put(e, kx_i2(KX_VCVTTPS2DQ, bytes, d, x));
         en_put_rm(e, kx_imm(kx_i4(KX_VCMPPS, bytes, e->v0, x, KX_IN_MEM, 0), 0x1d), &big);
