@@ -259,6 +259,18 @@ static void test_avx2(void) {
     expect("ir_silu.kn --after render --target x86:avx2 "
            "--opts \"SPLIT:0:4:UPCAST SPLIT:2:2:UPCAST SPLIT:4:8:GROUP_REDUCE\"", 0, "vdivps ymm");
     CHECK(!strstr(output, "vdivss")); /* the eight sums of a tile are lanes, though they are stored apart */
+    put("ir_pairs.kn", "%x = PARAM {slot=0} [2, 4096]\n%1 = CONTIGUOUS (PERMUTE {axes=(1, 0)} %x)\n");
+    expect("ir_pairs.kn --after render --target x86:avx2 --machine avx2", 0, "vunpcklps ymm");
+    CHECK(!strstr(output, "vpermps"));
+    put("ir_triples.kn", "%x = PARAM {slot=0} [3, 4096]\n%1 = CONTIGUOUS (PERMUTE {axes=(1, 0)} %x)\n");
+    expect("ir_triples.kn --after render --target x86:avx2 --machine avx2", 0, "vpermilps ymm");
+    put("ir_dots.kn", "%a = PARAM {slot=0} [64, 96]\n%b = PARAM {slot=1} [64, 96]\n"
+                      "%l = EXPAND (RESHAPE %a [64, 1, 96]) [64, 64, 96]\n"
+                      "%r = EXPAND (RESHAPE %b [1, 64, 96]) [64, 64, 96]\n"
+                      "%1 = REDUCE {op=ADD, axes=(2)} (MUL %l %r)\n");
+    expect("ir_dots.kn --after render --target x86:avx2 "
+           "--opts \"SPLIT:0:4:UPCAST SPLIT:2:2:UPCAST SPLIT:4:8:GROUP_REDUCE\"", 0, "vperm2f128");
+    CHECK(!strstr(output, "vpermq")); /* halves of eight rows' sums are exchanged once, at the end */
     put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
     expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"

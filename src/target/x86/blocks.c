@@ -3,7 +3,8 @@
  * Takes a plan whose uses are counted. Every second lane of two registers is one shuffle within the halves, and another
  * that puts the halves in order. Where those of such registers are all that is taken of them, and so on until each lane
  * of the result is from another register, the order of halves is left as it is, and the last shuffle exchanges them: n
- * shuffles in place of 2 n. Lanes are those that they were but in between. */
+ * shuffles in place of 2 n. Lanes are those that they were but in between; what is computed of two such registers lane
+ * by lane, as where rows are folded, has them in the same order. */
 #include "target/x86/plan.h"
 
 enum { BK_BYTES = 32 };
@@ -18,6 +19,17 @@ static bool bk_sources(const kx_plan *p, kn_ref n, kn_ref from[KX_MAX_OPERANDS])
     return a.step == 2 && kx_operands(p, n, from) == 2;
 }
 
+/* Two registers that each lane of n is computed of; false: it is something else. */
+static bool bk_combines(const kx_plan *p, kn_ref n, kn_ref from[KX_MAX_OPERANDS]) {
+    const kn_graph *g = p->g;
+    if (kg_op(g, n) != KN_OP_INS || !kx_is_lanes(g, n) || !p->value[n].needed || p->value[n].folded) return false;
+    int  op  = kx_op(g, n);
+    bool all = op == KN_OP_ADD || op == KN_OP_MUL || op == KN_OP_MAX || op == KN_OP_MIN || op == KN_OP_AND ||
+               op == KN_OP_OR || op == KN_OP_XOR;
+    if (!all || kx_vec_bytes(p, n) != BK_BYTES || kg_dtype(g, n) == KN_BOOL) return false;
+    return kx_operands(p, n, from) == 2 && from[0] != from[1];
+}
+
 static int bk_last(const kx_plan *p, kn_ref n) { /* how often, until each lane is from another register */
     return __builtin_ctz((unsigned)kg_numel(p->g, n));
 }
@@ -27,10 +39,11 @@ static void bk_count(kx_plan *p) {
     kn_ref from[KX_MAX_OPERANDS];
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref n = p->list[i];
-        if (!bk_sources(p, n, from)) continue;
+        bool takes = bk_sources(p, n, from);
+        if (!takes && !bk_combines(p, n, from)) continue;
         int before = p->value[from[0]].within;
         if (before != p->value[from[1]].within || before == bk_last(p, n)) before = 0;
-        p->value[n].within = (uint8_t)(before + 1);
+        p->value[n].within = (uint8_t)(before + takes);
     }
 }
 
@@ -41,8 +54,11 @@ static bool bk_forget(kx_plan *p) {
     for (uint32_t i = 0; i < p->n; i++) p->value[p->list[i]].inside = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         kn_ref n      = p->list[i];
-        int    before = p->value[n].within - 1;
-        if (before < 1 || !bk_sources(p, n, from)) continue;
+        int    before = p->value[n].within;
+        if (!before) continue;
+        if (bk_sources(p, n, from)) before--;
+        else if (!bk_combines(p, n, from)) continue;
+        if (!before) continue;
         if (p->value[from[0]].within != before || p->value[from[1]].within != before) {
             p->value[n].within = 0;
             any                = true;

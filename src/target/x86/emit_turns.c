@@ -58,13 +58,19 @@ static void et_join(const et_turns *t, const kx_table *table, int to) {
     }
 }
 
-/* Two rows of sixteen bytes have an instruction for it. */
+/* Two rows of sixteen bytes have an instruction for it, which of AVX2's registers does so in each half. */
 static void et_unpack(const et_turns *t, int to) {
     static const uint16_t forms[9][2] = {[1] = {KX_VPUNPCKLBW, KX_VPUNPCKHBW}, [2] = {KX_VPUNPCKLWD, KX_VPUNPCKHWD},
                                          [4] = {KX_VUNPCKLPS, KX_VUNPCKHPS},   [8] = {KX_VUNPCKLPD, KX_VUNPCKHPD}};
     kx_writer *e = t->e;
     int x = et_row(t, 0, e->v1), y = t->n == 1 ? x : et_row(t, 1, e->v2);
-    kx_put(e, kx_i3((kx_form_id)forms[t->size][t->part], 16, to, x, y));
+    if (t->bytes == 16) {
+        kx_put(e, kx_i3((kx_form_id)forms[t->size][t->part], 16, to, x, y));
+        return;
+    }
+    kx_put(e, kx_i3((kx_form_id)forms[t->size][0], 32, to, x, y));
+    kx_put(e, kx_i3((kx_form_id)forms[t->size][1], 32, e->v2, x, y));
+    kx_put(e, kx_imm(kx_i4(KX_VPERM2F128, 0, to, to, e->v2, 0), t->part ? 0x31 : 0x20));
 }
 
 /* Bytes: sixteen of the result are of sixteen of each row. */
@@ -90,6 +96,20 @@ static void et_join_bytes(const et_turns *t, int to) {
     }
 }
 
+/* Lanes of four bytes stay in their half of the register, and go to one place of it in both: *pick says to which. */
+static bool et_stays(const et_turns *t, int k, int *pick) {
+    int from[4] = {-1, -1, -1, -1};
+    for (int l = 0; l < t->w; l++) {
+        if (et_row_of(t, l) != k) continue;
+        int place = et_place_of(t, l), *at = &from[l % 4];
+        if (place / 4 != l / 4 || (*at >= 0 && *at != place % 4)) return false;
+        *at = place % 4;
+    }
+    *pick = 0;
+    for (int l = 0; l < 4; l++) *pick |= (from[l] < 0 ? l : from[l]) << 2 * l;
+    return true;
+}
+
 /* AVX2, lanes of four and eight bytes. */
 static void et_blend(const et_turns *t, int to) {
     kx_writer *e = t->e;
@@ -102,7 +122,9 @@ static void et_blend(const et_turns *t, int to) {
             mask |= 1 << l;
             pick |= et_place_of(t, l) << (t->bytes == 32 || t->size == 4 ? 2 * l : l);
         }
-        if (t->size == 4 && t->bytes == 32) {
+        if (t->size == 4 && t->bytes == 32 && et_stays(t, k, &pick)) {
+            kx_put(e, kx_imm(kx_i3(KX_VPERMILPSI, 32, at, x, 0), pick));
+        } else if (t->size == 4 && t->bytes == 32) {
             kx_load_bits(e, at, 32, kx_mem_label(kx_i(KX_MOV, 8), kx_pool(e, place, sizeof place), 0));
             kx_put(e, kx_i3(KX_VPERMPS, 32, at, at, x));
         } else {
@@ -123,7 +145,7 @@ void kx_emit_turns(kx_writer *e, kn_ref load) {
     t.part  = (int)spot.disp / t.w;
     t.bytes = t.w * t.size;
     int to  = kx_dst(e, load) == e->v1 ? e->v0 : kx_dst(e, load);
-    if (t.rows == 2 && t.bytes == 16)
+    if (t.rows == 2 && (t.bytes == 16 || (t.n == 2 && !e->avx512)))
         et_unpack(&t, to);
     else if (!e->avx512)
         et_blend(&t, to);
