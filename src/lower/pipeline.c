@@ -272,25 +272,26 @@ static double code_ps(const kl_program *p, const kl_kernel *k) {
 
 /* Of kernels that take long it is what their instructions take, as they came out, with some of what the caches beyond
  * the first are predicted to; a spill waits for memory. A list tried later has to take less than a share of that: in
- * place of narrower lanes, of other ones. Fitted to times (docs/decisions-measured.md). Of kernels that take little,
- * and of narrower tries where registers are so few that sums are what is spilled, want of registers is held against
- * what was predicted. */
+ * place of narrower lanes, of other ones; where registers are few, sums are what is spilled, and what spills has to
+ * take less than a share of what does not. Fitted to times (docs/decisions-measured.md). Of kernels that take little
+ * want of registers is held against what was predicted. */
 #define SHARE_BEYOND 0.3
 #define SHARE_OF_WIDER 0.9
+#define SHARE_OF_SPILLING 0.8
 #define SHARE_OF_OTHERS 0.85
 #define SHARE_OF_APART 0.95 /* of the same lanes, with no rows joined: they ask the caches for the same */
 enum { WAIT = 16 /* instructions */ };
 #define LONGER 1.5 /* times as long as what does not spill: it is not taken to save a few that are made again */
-static bool goes_by_code(const kl_program *p, const kl_kernel *k) {
-    return k->choice.ps >= LONG_PS && p->machine->vector_registers > FEW_REGISTERS;
-}
+static bool goes_by_code(const kl_kernel *k) { return k->choice.ps >= LONG_PS; }
 static double code_cost(const kl_program *p, const kl_kernel *k) {
     return (code_ps(p, k) + SHARE_BEYOND * k->choice.beyond) * (1 + WAIT * (double)k->spills / KN_MAX(k->nodes, 1));
 }
 static bool is_better(const kl_program *p, const kl_kernel *now, const kl_kernel *best) {
-    bool parts = now->choice.narrow > KO_WHOLE_VECTORS && now->choice.ps >= LONG_PS; /* of as many registers */
-    if (parts || (goes_by_code(p, now) && goes_by_code(p, best)))
-        return code_cost(p, now) < SHARE_OF_WIDER * code_cost(p, best);
+    bool parts = now->choice.narrow > KO_WHOLE_VECTORS && goes_by_code(now); /* of as many registers */
+    if (parts || (goes_by_code(now) && goes_by_code(best))) {
+        bool few = p->machine->vector_registers <= FEW_REGISTERS && best->spills && !now->spills;
+        return code_cost(p, now) < (few ? 1 / SHARE_OF_SPILLING : SHARE_OF_WIDER) * code_cost(p, best);
+    }
     bool longer = !best->spills && code_ps(p, now) > LONGER * code_ps(p, best);
     return !longer && crowded_cost(p, now) < crowded_cost(p, best);
 }
@@ -311,7 +312,7 @@ static void fit_lanes(kl_program *p, const kl_kernel *whole, int lanes, const kl
         if (!ok && !narrow) *f = own; /* of a narrower try: it is done without */
         if (!narrow && ok) widest = now.choice;
         if (ok && !same) {
-            bool far = goes_by_code(p, best) && code_ps(p, &now) >= FAR_LONGER * code_ps(p, best);
+            bool far = goes_by_code(best) && code_ps(p, &now) >= FAR_LONGER * code_ps(p, best);
             more     = !far || !best->spills;
             if (!best->g || is_better(p, &now, best)) swap_kernels(best, &now);
         }
@@ -330,7 +331,7 @@ static bool fit_kernel(kl_program *p, kl_kernel *k, kl_run *run, int last, kn_fa
     fit_lanes(p, &whole, 0, NULL, &best, run, last, f);
     if (!best.g) return false;
     ko_choice first = best.choice;
-    double    told = best.spills && goes_by_code(p, &best) ? first.ps : crowded_cost(p, &best);
+    double    told = best.spills && goes_by_code(&best) ? first.ps : crowded_cost(p, &best);
     for (int i = 0; i < KO_OTHERS && first.other[i] && first.ps >= LONG_PS; i++) {
         kn_fault own  = {0};
         bool     less = first.other_ps[i] < first.ps;
