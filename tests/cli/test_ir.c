@@ -271,6 +271,13 @@ static void test_avx2(void) {
     expect("ir_dots.kn --after render --target x86:avx2 "
            "--opts \"SPLIT:0:4:UPCAST SPLIT:2:2:UPCAST SPLIT:4:8:GROUP_REDUCE\"", 0, "vperm2f128");
     CHECK(!strstr(output, "vpermq")); /* halves of eight rows' sums are exchanged once, at the end */
+    put("ir_chosen.kn", "%x = PARAM {slot=0, dtype=u8} [4096]\n%y = PARAM {slot=1, dtype=u8} [4096]\n"
+                        "%1 = WHERE (CMPLT %x %y) (SUB %y %x) 3:u8\n");
+    expect("ir_chosen.kn --after render --target x86:avx2", 0, "vpblendvb ymm");
+    CHECK(!strstr(output, "vpmovsx")); /* masks are as long as what they choose of */
+    put("ir_flags.kn", "%x = PARAM {slot=0, dtype=i16} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} (CMPLT %x 7:i16)\n");
+    expect("ir_flags.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtw ymm");
+    CHECK(!strstr(output, "vpmovsx"));
     put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
     expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"

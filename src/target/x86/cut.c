@@ -430,9 +430,7 @@ static void ct_choose_lanes(kx_cut *c, const kn_ref *order, uint32_t n, int byte
         if (dt == KN_INDEX &&
             (op == KN_OP_LOAD || op == KN_OP_STORE || kg_min(g, x) < INT32_MIN || kg_max(g, x) > INT32_MAX))
             c->index = KN_I64;
-        most = KN_MAX(most, dt == KN_INDEX ? 4 : kx_value_size(c, dt));
-        bool masks = op == KN_OP_WHERE && !(kx_by_bits(c, dt) && kx_is_told(g, kg_at(g, x, 0)));
-        if (masks) most = KN_MAX(most, kx_value_size(c, KN_BOOL)); /* of one bool for all lanes too */
+        if (dt != KN_BOOL || c->avx512) most = KN_MAX(most, dt == KN_INDEX ? 4 : kx_value_size(c, dt));
         bool flags = dt == KN_BOOL && op != KN_OP_LOAD && op != KN_OP_STORE; /* masks, but in memory */
         least      = KN_MIN(least, dt == KN_INDEX || flags ? 4 : kn_dsize(dt));
     }

@@ -93,7 +93,7 @@ static inline int kx_lane_dtype(const kx_cut *c, int dt) {
 static inline int kx_value_size(const kx_cut *c, int dt) { /* bytes of a lane */
     return kx_held_bytes(c->avx512, kx_lane_dtype(c, dt));
 }
-/* Lanes are chosen by their bits where it is known which: a mask has more bytes. */
+/* Lanes are chosen by their bits where it is known which: what a mask is computed of, their numbers, has more bytes. */
 static inline bool kx_by_bits(const kx_cut *c, int dt) {
     return !c->avx512 && dt != KN_BOOL && kn_is_int(dt) && kn_dsize(dt) < 4;
 }

@@ -43,7 +43,7 @@ static kn_ref cg_only(kx_cut *c, int dtype, int w, uint64_t lanes, kn_ref x) {
     return one ? mask : kx_node(c, KN_OP_AND, dtype, w, (kn_ref[]){x, mask}, 2);
 }
 
-/* Those lanes of x, and the others of y, by their bits: it takes no mask, which may have more bytes. */
+/* Those lanes of x, and the others of y, by their bits: it takes no mask. */
 static kn_ref cg_choose_bits(kx_cut *c, int dtype, int w, uint64_t lanes, kn_ref x, kn_ref y) {
     kn_ref both[2] = {cg_only(c, dtype, w, lanes, x), cg_only(c, dtype, w, ~lanes, y)};
     return kx_node(c, KN_OP_OR, dtype, w, both, 2);

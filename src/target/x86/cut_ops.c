@@ -29,7 +29,7 @@ static bool co_cast_form(const kx_cut *c, int dt, int st) {
     int d = kn_dsize(dt), s = kn_dsize(st);
     if (dt == st) return true;
     if (dt == KN_BOOL) return false;
-    if (st == KN_BOOL) return c->avx512 || d == 4 || co_is_narrow(dt);
+    if (st == KN_BOOL) return true;
     if (co_is_narrow(dt)) return st == KN_F32;
     if (kn_is_float(dt) && kn_is_float(st)) return true;
     if (kn_is_float(st)) return d >= 4 && (c->avx512 || dt == KN_I32);

@@ -79,7 +79,7 @@ void kx_avx2_narrow(kx_writer *e, int d, int x, int w, int from, int to) {
 /* A mask of lanes of `from` bytes as one of lanes of `to`. */
 static void ea_resize_mask(kx_writer *e, int d, int x, int w, int from, int to) {
     if (to > from)
-        kx_put(e, kx_i2(from == 1   ? to == 4 ? KX_VPMOVSXBD : KX_VPMOVSXBQ
+        kx_put(e, kx_i2(from == 1   ? to == 2 ? KX_VPMOVSXBW : to == 4 ? KX_VPMOVSXBD : KX_VPMOVSXBQ
                         : from == 2 ? to == 4 ? KX_VPMOVSXWD : KX_VPMOVSXWQ
                                     : KX_VPMOVSXDQ,
                         ea_full(w * to), d, x));
@@ -90,7 +90,7 @@ static void ea_resize_mask(kx_writer *e, int d, int x, int w, int from, int to) 
 }
 
 void kx_avx2_mask(kx_writer *e, int d, int x, int w, int size) {
-    ea_resize_mask(e, d, x, w, 4, size);
+    ea_resize_mask(e, d, x, w, e->p->flag, size);
 }
 
 /* Equal, or greater of signed ones; the rest by exchange and inversion. */
@@ -114,17 +114,18 @@ void kx_avx2_compare(kx_writer *e, kn_ref n, int w) {
         kx_put(e,
                kx_with(kx_i3((kx_form_id)(equal ? equals : above)[log], bytes, d, x, y.mem ? KX_IN_MEM : y.reg), &y));
     }
-    if (size != 4) ea_resize_mask(e, d, d, w, size, 4);
-    if (invert) ea_with(e, KX_VPXOR, ea_full(w * 4), d, d, kx_pool_lanes(e, ~(uint64_t)0, 8, ea_full(w * 4)));
+    int flag = e->p->flag, held = ea_full(w * flag);
+    if (size != flag) ea_resize_mask(e, d, d, w, size, flag);
+    if (invert) ea_with(e, KX_VPXOR, held, d, d, kx_pool_lanes(e, ~(uint64_t)0, 8, held));
     kx_done(e, n, d);
 }
 
 void kx_avx2_choose(kx_writer *e, kn_ref n, int w) {
     int    size = kx_held_size(e->p, kg_dtype(e->g, n)), bytes = ea_full(w * size), d = kx_dst(e, n);
     kn_ref mask = kg_at(e->g, n, 0);
-    int    m    = kx_get(e, mask, ea_full(w * 4), e->v0, n);
-    if (size != 4) {
-        ea_resize_mask(e, e->v0, m, w, 4, size);
+    int    m    = kx_get(e, mask, ea_full(w * e->p->flag), e->v0, n);
+    if (size != e->p->flag) {
+        ea_resize_mask(e, e->v0, m, w, e->p->flag, size);
         m = e->v0;
     }
     int   b = kx_get(e, kg_at(e->g, n, 2), bytes, e->v2, n);

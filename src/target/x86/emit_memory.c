@@ -359,7 +359,7 @@ static void el_gather(kx_writer *e, kn_ref n, int d, kn_ref places, int64_t step
         return;
     }
     if (gate)
-        kx_avx2_mask(e, v, kx_get(e, gate, KN_MAX(16, w * 4), v, n), w, size);
+        kx_avx2_mask(e, v, kx_get(e, gate, KN_MAX(16, w * e->p->flag), v, n), w, size);
     else
         kx_put(e, kx_i3(KX_VPCMPEQD, own, v, v, v));
     kx_put(e, i);
@@ -400,11 +400,15 @@ static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
         kx_put(e, kx_i3(KX_VPTESTMB_K, KN_MAX(16, w), d, e->v0, e->v0));
         return;
     }
-    int held = KN_MAX(16, w * 4);
-    if (w < 4) kx_load_bits(e, d, w, *m);
-    kx_put(e, w < 4 ? kx_i2(KX_VPMOVZXBD, held, d, d) : el_like(kx_i2(KX_VPMOVZXBD, held, d, KX_IN_MEM), m));
+    static const uint16_t widen[] = {[2] = KX_VPMOVZXBW, [4] = KX_VPMOVZXBD},
+                          minus[] = {[1] = KX_VPSUBB, [2] = KX_VPSUBW, [4] = KX_VPSUBD};
+    int  flag = e->p->flag, held = KN_MAX(16, w * flag);
+    bool bits = flag == 1 || w * flag < 16; /* fewer than what widens them reads */
+    if (bits) kx_load_bits(e, d, w, *m);
+    if (flag > 1) kx_put(e, bits ? kx_i2((kx_form_id)widen[flag], held, d, d)
+                                    : el_like(kx_i2((kx_form_id)widen[flag], held, d, KX_IN_MEM), m));
     kx_put(e, kx_i3(KX_VPXOR, 16, e->v0, e->v0, e->v0));
-    kx_put(e, kx_i3(KX_VPSUBD, held, d, e->v0, d));
+    kx_put(e, kx_i3((kx_form_id)minus[flag], held, d, e->v0, d));
 }
 
 static void el_store_bits(kx_writer *e, int v, int bytes, const kx_ins *m) {
@@ -503,11 +507,14 @@ static void el_store_bools(kx_writer *e, kn_ref at, kn_ref x, int w, const kx_in
         int k = kx_mask(e, x, KX_K0), bytes = KN_MAX(16, w);
         kx_put(e, kx_masked(el_pool_of(e, kx_i2(KX_VMOVDQU8, bytes, e->v0, KX_IN_MEM), 1, 1, bytes), k, true));
     } else {
-        int held = KN_MAX(16, w * 4), v = kx_get(e, x, held, e->v2, at);
-        kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 31));
-        kx_put(e, kx_i3(KX_VPACKSSDW, held, e->v0, e->v0, e->v0));
-        if (w == 8) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
-        kx_put(e, kx_i3(KX_VPACKUSWB, 16, e->v0, e->v0, e->v0));
+        int flag = e->p->flag, held = KN_MAX(16, w * flag), v = kx_get(e, x, held, e->v2, at);
+        if (flag == 1) kx_put(e, el_pool_of(e, kx_i3(KX_VPAND, held, e->v0, v, KX_IN_MEM), 1, 1, held));
+        if (flag == 2) kx_put(e, kx_imm(kx_i3(KX_VPSRLWI, held, e->v0, v, 0), 15));
+        if (flag == 4) kx_put(e, kx_imm(kx_i3(KX_VPSRLDI, held, e->v0, v, 0), 31));
+        if (flag == 4) kx_put(e, kx_i3(KX_VPACKSSDW, held, e->v0, e->v0, e->v0));
+        if (flag == 2) kx_put(e, kx_i3(KX_VPACKUSWB, held, e->v0, e->v0, e->v0));
+        if (flag > 1 && held == 32) kx_put(e, kx_imm(kx_i2(KX_VPERMQI, 32, e->v0, e->v0), 8));
+        if (flag == 4) kx_put(e, kx_i3(KX_VPACKUSWB, 16, e->v0, e->v0, e->v0));
     }
     el_store_bits(e, e->v0, w, m);
 }
@@ -530,8 +537,8 @@ static kx_form_id el_masked_move(const kx_writer *e, int dt, bool store) {
 
 /* A gate of lanes as a mask in a register of AVX2. */
 static int el_mask_of(kx_writer *e, kn_ref gate, int w, int size) {
-    int m = kx_get(e, gate, KN_MAX(16, w * 4), e->v0, gate);
-    if (size == 4) return m;
+    int m = kx_get(e, gate, KN_MAX(16, w * e->p->flag), e->v0, gate);
+    if (size == e->p->flag) return m;
     kx_avx2_mask(e, e->v0, m, w, size);
     return e->v0;
 }

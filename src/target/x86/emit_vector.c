@@ -245,6 +245,7 @@ static void en_one_real(kx_writer *e, kn_ref n, int bytes) {
 /* ---- bools ----------------------------------------------------------------------------------------------------- */
 
 static void en_bools(kx_writer *e, kn_ref n, int bytes) {
+    static const uint16_t equal[] = {[1] = KX_VPCMPEQB, [2] = KX_VPCMPEQW, [4] = KX_VPCMPEQD};
     int op = kx_op(e->g, n), d = kx_dst(e, n);
     if (op == KN_OP_ADD || op == KN_OP_MAX) op = KN_OP_OR;
     if (op == KN_OP_MUL || op == KN_OP_MIN) op = KN_OP_AND;
@@ -269,7 +270,7 @@ static void en_bools(kx_writer *e, kn_ref n, int bytes) {
         en_put_rm(e,
                   kx_i3(op == KN_OP_AND     ? KX_VPAND
                         : op == KN_OP_OR    ? KX_VPOR
-                        : op == KN_OP_CMPEQ ? KX_VPCMPEQD
+                        : op == KN_OP_CMPEQ ? (kx_form_id)equal[e->p->flag]
                                             : KX_VPXOR,
                         bytes, d, a, en_field(&b)),
                   &b);
@@ -297,7 +298,7 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask,
     int  pr = kx_predicate(op) ^ (invert ? 4 : 0);
     bool fl = kn_is_float(st), dbl = st == KN_F64;
     if (st == KN_BOOL) {
-        en_bools(e, n, en_full(w * 4));
+        en_bools(e, n, en_full(w * e->p->flag));
         return;
     }
     if (!e->avx512 && !fl) {
@@ -330,6 +331,7 @@ static void en_compare(kx_writer *e, kn_ref n, kn_ref of, bool invert, int mask,
             kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, e->v0, 0), 0x88));
         } else if (dbl)
             kx_put(e, kx_imm(kx_i4(KX_VSHUFPS, 16, d, d, d, 0), 0x88));
+        if (e->p->flag < 4) kx_avx2_narrow(e, d, d, w, 4, e->p->flag);
     }
     kx_done(e, n, d);
 }
@@ -613,8 +615,11 @@ static void en_convert(kx_writer *e, kn_ref n, int w) {
         kx_rm    m   = en_pool_lanes(e, one, ds, bytes);
         if (e->avx512)
             en_put_rm(e, kx_masked(kx_i2(en_move_form(ds), bytes, d, KX_IN_MEM), kx_mask(e, x, KX_K0), true), &m);
-        else
-            en_put_rm(e, kx_i3(KX_VPAND, bytes, d, kx_get(e, x, bytes, e->v2, n), KX_IN_MEM), &m);
+        else {
+            int flags = kx_get(e, x, from, e->v2, n);
+            if (ds != e->p->flag) kx_avx2_mask(e, d, flags, w, ds), flags = d;
+            en_put_rm(e, kx_i3(KX_VPAND, bytes, d, flags, KX_IN_MEM), &m);
+        }
         kx_done(e, n, d);
         return;
     }
@@ -717,7 +722,7 @@ void kx_emit_lanes(kx_writer *e, kn_ref n) {
         return;
     }
     if (dt == KN_BOOL) {
-        en_bools(e, n, en_full(w * 4));
+        en_bools(e, n, en_full(w * e->p->flag));
         return;
     }
     switch (op) {

@@ -11,7 +11,7 @@ bool kx_is_lanes(const kn_graph *g, kn_ref n) {
 }
 
 int kx_held_size(const kx_plan *p, int dt) {
-    return kx_held_bytes(p->avx512, dt);
+    return dt == KN_BOOL && !p->avx512 ? p->flag : kx_held_bytes(p->avx512, dt);
 }
 
 int kx_vec_bytes(const kx_plan *p, kn_ref n) {
@@ -1021,6 +1021,18 @@ static void pl_find_intervals(kx_plan *p) {
     }
 }
 
+/* Bytes of a lane of a mask that AVX2 holds: as many as its most lanes leave it, four at most. */
+static void pl_find_flag(kx_plan *p) {
+    const kn_graph *g    = p->g;
+    int64_t         most = 8;
+    for (uint32_t i = 0; i < p->n; i++) {
+        kn_ref x = p->list[i], at = kg_op(g, x) == KN_OP_STORE ? kg_at(g, x, 0) : x;
+        bool   is = at != x || kg_op(g, x) == KN_OP_INS || kg_op(g, x) == KN_OP_LOAD;
+        if (is && kg_dtype(g, at == x ? x : kg_at(g, x, 1)) == KN_BOOL) most = KN_MAX(most, kg_numel(g, at));
+    }
+    p->flag = (int)KN_MAX(32 / most, 1);
+}
+
 bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice *c, kn_fault *f) {
     memset(p, 0, sizeof *p);
     p->g       = g;
@@ -1041,6 +1053,7 @@ bool kx_plan_make(kx_plan *p, const kn_graph *g, kn_ref linear, const kt_choice 
     }
     ok = ok && pl_find_loops(p);
     if (ok) {
+        pl_find_flag(p);
         pl_find_parts(p);
         pl_count_uses(p);
         kx_find_blocks(p);

@@ -90,6 +90,7 @@ typedef struct kx_plan {
     uint32_t        n;
     kn_fault       *f;
     bool            avx512;
+    int             flag; /* bytes of a lane of a mask of AVX2 */
     int             regs;  /* kt_choice's */
     bool            tight; /* values lie in the frame: more registers are kept for their way */
     kx_value       *value; /* per node */

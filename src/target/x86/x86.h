@@ -11,7 +11,8 @@ static inline bool kx_compares(int op) {
            op == KN_OP_CMPEQ;
 }
 
-/* Bytes of a lane of the dtype in a register: floats are f32 at least, bools a bit of a mask (1), or a word. */
+/* Bytes of a lane of the dtype in a register: floats are f32 at least, bools a bit of a mask (1), or a word, and less
+ * where they are more lanes than a register has words (kx_plan.flag). */
 static inline int kx_held_bytes(bool avx512, int dtype) {
     if (dtype == KN_BOOL) return avx512 ? 1 : 4;
     return kn_is_float(dtype) ? KN_MAX(kn_dsize(dtype), 4) : kn_dsize(dtype);
