@@ -639,7 +639,11 @@ static int partly_shared(const ko_view *v, int first, int last) {
 
 void ko_unroll_sums(ko_view *v, bool product, kn_opt *opts, int *n, int cap) {
     /* for what the copies load; a narrower tile leaves more of them */
-    bool    room = v->machine->vector_registers >= 32 && v->narrow < KO_WHOLE_VECTORS;
+    bool    one = v->nest->norigin > v->outputs; /* one sum */
+    for (int o = v->outputs; o < v->nest->norigin; o++)
+        one &= v->nest->origin[o].closer == v->nest->origin[v->outputs].closer;
+    bool    beside = v->machine->vector_registers >= 32 || (!product && one && v->machine->turns);
+    bool    room = beside && v->narrow < KO_WHOLE_VECTORS;
     int64_t few = 2 * KO_SHORT_SUM, vectors = vectors_of_tile(v), most = KO_SHORT_SUM;
     if (room) most = KN_MIN(few, KN_MAX(most, SHORT_CODE / vectors));
     if (room && !product) most = KN_MAX(most, KN_MIN(2 * few, SHORT_CODE / 2 / vectors));

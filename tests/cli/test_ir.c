@@ -278,6 +278,8 @@ static void test_avx2(void) {
     put("ir_flags.kn", "%x = PARAM {slot=0, dtype=i16} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} (CMPLT %x 7:i16)\n");
     expect("ir_flags.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtw ymm");
     CHECK(!strstr(output, "vpmovsx"));
+    put("ir_windows.kn", "%x = PARAM {slot=0} [64, 3, 3, 40]\n%1 = REDUCE {op=MAX, axes=(1, 2)} %x\n");
+    expect("ir_windows.kn --explain --target x86:avx2 --machine avx2", 0, "UNROLL");
     put("ir_most.kn", "%x = PARAM {slot=0, dtype=i64} [64, 512]\n%1 = REDUCE {op=MAX, axes=(1)} %x\n");
     expect("ir_most.kn --after render --target x86:avx2 --machine avx2", 0, "vpcmpgtq ymm");
     put("ir_random.kn", "%k = PARAM {slot=0, dtype=u64} [1]\n%i = CAST {u64} (RANGE {id=0, rank=1} 65536)\n"
