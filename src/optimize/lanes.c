@@ -867,6 +867,7 @@ void ko_edges_of_windows(ko_view *v, int lane, kn_opt *opts, int *n, int cap) {
         if (o == lane || at < 0 || ko_position(v->nest, o, -1) != at || v->nest->loop[at].stride != 1) continue;
         if (!ko_is_gated(v, o)) continue;
         for (int k = 0; k < v->nlimit; k++) ko_where_true(v->g, &v->nest->origin[o], v->limit[k], &lo, &hi);
+        if (lo >= hi && e == 2) lo = 1, hi = 2; /* an edge each */
         if ((lo <= 0 && hi >= e) || 2 * (hi - lo) < e) continue;
         ko_push(v, (kn_opt){.op = KN_OPT_PEEL, .axis = at, .arg = lo, .more = e - hi}, opts, n, cap);
         return;
