@@ -245,7 +245,7 @@ static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     if (!kx_has_form(c, n)) return true;
     if (op == KN_OP_IDIV || op == KN_OP_MOD) return ct_is_known(g, n); /* else lanes cost as one does */
     if (op == KN_OP_REDUCE) return false;
-    if (kg_dtype(g, n) == KN_BOOL && kx_is_told(g, n)) return true; /* a constant */
+    if (kg_dtype(g, n) == KN_BOOL && kx_tells_lanes(g, n)) return true; /* constants, and what is a scalar anyway */
     return kg_dtype(g, n) == KN_INDEX || kg_dtype(g, kg_at(g, n, 0)) == KN_INDEX;
 }
 
@@ -381,7 +381,8 @@ static bool ct_runs(const kn_graph *g, kn_ref x) {
 static void ct_mark_source(kx_cut *c, kn_ref x, uint32_t k) {
     const kn_graph *g  = c->g;
     kn_ref          s  = kg_at(g, x, k), part[8];
-    bool            is = kg_op(g, x) == KN_OP_LOAD ? k == 2 : kg_op(g, x) == KN_OP_WHERE && k == 0;
+    bool            is = kg_op(g, x) == KN_OP_LOAD ? k == 2 && kx_tells_lanes(g, s)
+                                                   : kg_op(g, x) == KN_OP_WHERE && k == 0 && kx_is_told(g, s);
     if (!is || !kx_by_bits(c, kg_dtype(g, x))) {
         c->mark[s] = 1;
         return;

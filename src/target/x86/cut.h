@@ -163,6 +163,8 @@ typedef struct kx_let {
 } kx_let;
 /* Of each lane x is known: it is computed of their numbers, and of constants. */
 bool kx_is_told(const kn_graph *g, kn_ref x);
+/* So is each part of the conjunction, or all lanes share it. */
+bool kx_tells_lanes(const kn_graph *g, kn_ref gate);
 /* Cell (row, chunk) of a WHERE that is told what to choose, and has no masks; *is: it is one. 0: asked for. */
 kn_ref kx_choose_told(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chunk, bool *is);
 /* 1: the gate is one, and *out it. 0: asked for; -1: it is none. */

@@ -23,6 +23,17 @@ bool kx_is_told(const kn_graph *g, kn_ref x) {
     return true;
 }
 
+bool kx_tells_lanes(const kn_graph *g, kn_ref gate) {
+    kn_ref part[8];
+    int    n = kg_conjuncts(g, gate, part, KN_COUNT(part));
+    for (int i = 0; i < n; i++) {
+        int            rank;
+        const int64_t *dims = kg_shape(g, part[i], &rank);
+        if (rank && dims[rank - 1] > 1 && !kx_is_told(g, part[i])) return false;
+    }
+    return n > 0;
+}
+
 /* Lanes of a number each. */
 static kn_ref cg_numbers(kx_cut *c, int dtype, const int64_t *v, int w) {
     kn_ref number[KN_MAX_LANES];
