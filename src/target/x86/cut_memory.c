@@ -323,10 +323,12 @@ static bool cm_block(const kx_tile_at *a, const kx_tile *d, int64_t row, int cou
 /* `count` registers of w lanes, of which all lanes 0 follow one another then, all lanes 1 and so on. Of an even number
  * each takes turns with the one half of all behind it; half as many pairs are left to do the same. */
 static bool cm_interleave(kx_cut *c, int dt, kn_ref *x, int count, int w) {
-    kn_graph *g   = c->g;
-    kn_ref    run = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+    kn_graph *g    = c->g;
+    kn_ref    run  = kg_iota(g, w, 0, KN_AXIS_UPCAST, 1, 0);
+    bool      once = !c->avx512; /* rows that are one register are moved to all their places by one shuffle */
+    for (int k = 1; k < count; k++) once &= x[k] == x[0];
     for (int of = count, by; of > 1; of /= by) {
-        by         = of % 2 ? of : 2;
+        by         = of % 2 || once ? of : 2;
         kn_ref far = kg_op2(g, KN_OP_MUL, run, kg_idx(g, by)), put[KN_IN_TURNS];
         for (int i = 0; i < count; i++) {
             if (i % of >= of / by) continue;
