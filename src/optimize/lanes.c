@@ -9,7 +9,7 @@ enum {
     PAGE = 4096, TLB_PAGES = 64, RUN_LINES = 4, /* that lanes of a block are stored along before other rows come */
     HELD_ROWS = 64, /* that go by what is held */
     HELD_VECTORS = 12, /* of a row that all rows are made of */
-    LAP_LEAST  = 3, /* left over of a row: one more register has it, which reaches back */
+    REST_LEAST = 3, /* left over of a row: one more register has it, which reaches back */
     WHOLE_SUMS = 24, /* registers of a tile as wide as a row */
     FEW_ROWS_VECTORS = 4, /* of each of a few rows, or of each row by itself */
     CROWD_OF_ROWS = 16, /* in another order, of which half registers are read */
@@ -222,7 +222,7 @@ static int64_t whole_rows(const ko_view *v, int lane, int row, int64_t w) {
     int64_t e = v->nest->origin[lane].extent, nv = ko_lane_vectors(v, e);
     bool laps = v->machine->masks && !v->machine->mask_registers;
     if ((v->narrow && !laps) || e <= w || e % w == 0 || !reads_side_by_side(v, lane)) return 0;
-    if (laps && e % v->lanes >= LAP_LEAST) nv = e / v->lanes + 1;
+    if (laps && e % v->lanes >= REST_LEAST) nv = e / v->lanes + 1;
     int shared = ko_shared_terms(v, row); /* with many terms more rows share them, which fit beside fewer lanes */
     bool many  = shared >= 0 && v->nest->origin[shared].extent > KO_SHORT_SUM;
     if ((many && masks_rest(v, lane, row, w)) || panel_of(v, lane, row, w) >= 0) return 0;
