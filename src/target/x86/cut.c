@@ -225,17 +225,6 @@ static kn_ref ct_build_cell(kx_cut *c, kn_ref n, int64_t cell) {
     return kx_alu(c, n, w, src, k);
 }
 
-/* What each lane has is known: it is computed of their numbers, and of constants. */
-static bool ct_is_known(const kn_graph *g, kn_ref n) {
-    for (kn_affine f; kg_op(g, kg_at(g, n, 1)) == KN_OP_CONST && kg_affine(g, kg_at(g, n, 0), &f); n = f.atom[0]) {
-        bool known = true;
-        for (int t = 0; t < f.n; t++) known &= kx_is_iota(g, f.atom[t]);
-        if (known) return true;
-        if (f.n != 1 || !kx_is_part(kg_op(g, f.atom[0]))) return false;
-    }
-    return false;
-}
-
 /* An element of what is in a register: its lane, unless it is as cheap to compute it alone. */
 static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     const kn_graph *g  = c->g;
@@ -243,7 +232,7 @@ static bool ct_computed_alone(const kx_cut *c, kn_ref n, int w) {
     if (w == 1 || op == KN_OP_RESHAPE || op == KN_OP_EXPAND || op == KN_OP_RANGE) return true;
     if (op == KN_OP_LOAD) return !kx_is_register(g, kg_at(g, n, 0));
     if (!kx_has_form(c, n)) return true;
-    if (op == KN_OP_IDIV || op == KN_OP_MOD) return ct_is_known(g, n); /* else lanes cost as one does */
+    if (op == KN_OP_IDIV || op == KN_OP_MOD) return kx_is_told(g, n); /* else lanes cost as one does */
     if (op == KN_OP_REDUCE) return false;
     if (kg_dtype(g, n) == KN_BOOL && kx_tells_lanes(g, n)) return true; /* constants, and what is a scalar anyway */
     return kg_dtype(g, n) == KN_INDEX || kg_dtype(g, kg_at(g, n, 0)) == KN_INDEX;

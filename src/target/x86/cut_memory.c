@@ -503,7 +503,7 @@ kn_ref kx_load_cell(kx_cut *c, kn_ref n, const kx_tile *d, int64_t row, int chun
     }
     if (!kx_find_at(c, at, d, &a)) return 0;
     bool     still = !gate || kx_lanes_share(c, gate);
-    kx_let  let = {.lanes = UINT64_MAX >> (64 - w)};
+    kx_let   let = {.lanes = UINT64_MAX >> (64 - w)};
     uint64_t all = let.lanes;
     int      known = still ? -1 : kx_known_gate(c, gate, d, row, from, w, &let);
     if (!known) return 0;
@@ -591,7 +591,7 @@ static kn_ref cm_store_let_through(kx_cut *c, kn_ref n, const kx_tile_at *a, con
     int        w = kx_chunk_width(d, ch), from = kx_chunk_start(d, ch), dt = kg_dtype(g, v), m = 0, count;
     kx_tile    t;
     kx_tile_at s;
-    kx_let    let;
+    kx_let     let;
     *is = false;
     if (w < 2 || kg_op(g, v) != KN_OP_LOAD || kg_nsrc(g, v) != 3 || kg_op(g, kg_at(g, v, 1)) != KN_OP_CONST) return 0;
     if (kx_is_register(g, kg_at(g, v, 0)) || !cm_moves_whole(c, dt) || cm_masks_lanes(c, dt, w)) return 0;

@@ -405,8 +405,9 @@ static void el_load_bools(kx_writer *e, int d, int w, const kx_ins *m) {
     int  flag = e->p->flag, held = KN_MAX(16, w * flag);
     bool bits = flag == 1 || w * flag < 16; /* fewer than what widens them reads */
     if (bits) kx_load_bits(e, d, w, *m);
-    if (flag > 1) kx_put(e, bits ? kx_i2((kx_form_id)widen[flag], held, d, d)
-                                    : el_like(kx_i2((kx_form_id)widen[flag], held, d, KX_IN_MEM), m));
+    if (flag > 1)
+        kx_put(e, bits ? kx_i2((kx_form_id)widen[flag], held, d, d)
+                       : el_like(kx_i2((kx_form_id)widen[flag], held, d, KX_IN_MEM), m));
     kx_put(e, kx_i3(KX_VPXOR, 16, e->v0, e->v0, e->v0));
     kx_put(e, kx_i3((kx_form_id)minus[flag], held, d, e->v0, d));
 }

@@ -512,7 +512,7 @@ static void en_saturate(kx_writer *e, kn_ref n, int from, int bytes) {
                       &most);
         }
     } else if (dbl) { /* what is too small gives the least anyway */
-        kx_rm high = en_pool_lanes(e, 0x41dfffffffc00000, 8, from);
+        kx_rm high = en_pool_lanes(e, 0x41dfffffffc00000, 8, from); /* 2^31 - 1 */
         kx_put(e, kx_imm(kx_i4(KX_VCMPPD, from, e->v0, x, x, 0), 7));
         kx_put(e, kx_i3(KX_VPAND, from, e->v0, e->v0, x));
         en_put_rm(e, kx_i3(KX_VMINPD, from, e->v0, e->v0, KX_IN_MEM), &high);
